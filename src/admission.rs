@@ -52,7 +52,8 @@ impl Admission<'_> {
         match settings.on_lookup_failure {
             OnLookupFailure::Reject => {
                 let message = format!(
-                    "{failure}: {remedy}, or set settings.onLookupFailure to \"accept\" to {alternative} ({details})"
+                    "{failure}: {remedy}, or set settings.onLookupFailure to \"accept\" to \
+                     {alternative} ({details})"
                 );
                 Err(Rejection { code: 503, message })
             }

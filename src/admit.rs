@@ -12,8 +12,8 @@ use crate::{objects, pods, protection};
 
 /// Answers one request.
 pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
-    // Invalid UTF-8 is refused, not replaced: the Pod would be changed. `from_slice` refuses it as well, but
-    // would add 10 KB to the Wasm module.
+    // Invalid UTF-8 is refused, not replaced: the Pod would be changed. `from_slice` refuses it as
+    // well, but would add 10 KB to the Wasm module.
     let payload = std::str::from_utf8(payload).unwrap_or_default();
     let request = match Payload::parse(payload) {
         Ok(request) => request,

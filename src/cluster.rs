@@ -1,8 +1,8 @@
 //! Looks up the PersistentPodState of a workload. The only place that makes host calls.
 //!
-//! It only gets objects by name. A get fails at once without permission; PolicyServer answers a list from a
-//! watch, for which it waits forever without permission or if the definition is gone, and meanwhile the list
-//! holds one of the workers that all policies share.
+//! It only gets objects by name. A get fails at once without permission; PolicyServer answers a
+//! list from a watch, for which it waits forever without permission or if the definition is gone,
+//! and meanwhile the list holds one of the workers that all policies share.
 
 use std::fmt;
 
@@ -144,16 +144,17 @@ struct VersionedCluster<'a> {
 }
 
 impl VersionedCluster<'_> {
-    /// Finds the object that governs a workload, and its name: first under the workload's own name, then
-    /// under its second name, where a generated object is if the own name belongs to a workload of another
-    /// kind. An alias there names the object. Whatever is under a name counts only if it targets the
-    /// workload.
+    /// Finds the object that governs a workload, and its name: first under the workload's own name,
+    /// then under its second name, where a generated object is if the own name belongs to a
+    /// workload of another kind. An alias there names the object. Whatever is under a name counts
+    /// only if it targets the workload.
     fn find(
         self,
         workload: &TargetReference,
         field_masks: &[&str],
     ) -> Result<Option<(String, Value)>, LookupError> {
-        // Anyone who may create a Pod can name any owner, of any length. No workload has such a name.
+        // Anyone who may create a Pod can name any owner, of any length. No workload has such a
+        // name.
         if !is_dns_subdomain(&workload.name) {
             return Ok(None);
         }
@@ -201,8 +202,8 @@ impl VersionedCluster<'_> {
 
     /// Reads one object, uncached; `None` if it does not exist.
     fn get(self, name: &str, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
-        // The host puts the name into the path of a URL. No object has a name that could change the request.
-        // An alias can point to any text.
+        // The host puts the name into the path of a URL. No object has a name that could change the
+        // request. An alias can point to any text.
         if !is_dns_subdomain(name) {
             return Ok(None);
         }

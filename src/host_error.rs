@@ -40,11 +40,11 @@ pub(crate) fn is_not_found(text: &str, api_version: &str, name: &str) -> bool {
     strip_wrapping(text).starts_with(&format!("Cannot find {api_version}/{KIND} named '{name}'"))
 }
 
-/// Whether the API server itself says that it does not serve the kind: it listed the kinds of this version
-/// without this one, or it has no such path. It answers that with this very page, which is no JSON: to the
-/// host's discovery, or to the get of a host that cached the discovery before. The host's client, kube,
-/// repeats the page; up to version 4 with the newline at its end. Whatever else went wrong, such as another
-/// page of a proxy, says nothing about the kind.
+/// Whether the API server itself says that it does not serve the kind: it listed the kinds of this
+/// version without this one, or it has no such path. It answers that with this very page, which is
+/// no JSON: to the host's discovery, or to the get of a host that cached the discovery before. The
+/// host's client, kube, repeats the page; up to version 4 with the newline at its end. Whatever
+/// else went wrong, such as another page of a proxy, says nothing about the kind.
 fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     let text = strip_wrapping(text);
     if let Some(rest) = text.strip_prefix(&format!("Cannot find resource {api_version}/{KIND}")) {
@@ -92,28 +92,32 @@ mod tests {
 
     #[test]
     fn only_the_requested_object_can_be_not_found() {
-        let text = "Host error: Callback evaluation failure: Cannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of namespace 'Some(\"shop\")'\n\nStack backtrace:\n   0: anyhow";
+        let text = "Host error: Callback evaluation failure: Cannot find \
+                    apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of namespace \
+                    'Some(\"shop\")'\n\nStack backtrace:\n   0: anyhow";
         assert!(is_not_found(text, V1ALPHA1, "web"));
         assert!(!is_not_found(text, V1ALPHA1, "we"));
         assert!(!is_not_found(text, "apps.kruise.io/v1beta1", "web"));
-        let in_backtrace = "timed out\n\nStack backtrace:\nCannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web'";
+        let in_backtrace = "timed out\n\nStack backtrace:\nCannot find \
+                            apps.kruise.io/v1alpha1/PersistentPodState named 'web'";
         assert!(!is_not_found(in_backtrace, V1ALPHA1, "web"));
     }
 
-    /// What the host says if the API server answers with this status and a body that is no JSON. Its
-    /// discovery repeats the client's error; from a get it comes with its causes. kube 3 and 4 keep the
-    /// blanks around the body, kube 5 does not.
+    /// What the host says if the API server answers with this status and a body that is no JSON.
+    /// Its discovery repeats the client's error; from a get it comes with its causes. kube 3 and 4
+    /// keep the blanks around the body, kube 5 does not.
     fn api_error(code: u16, body: &str) -> Vec<String> {
         let texts = [body, body.trim()].into_iter().flat_map(|body| {
             let error = format!(
-                "ApiError: {body}: Failed to parse error data (Status {{ status: Some(Failure), code: {code}, \
-                 message: {body:?}, metadata: None, reason: \"Failed to parse error data\", details: None }})"
+                "ApiError: {body}: Failed to parse error data (Status {{ status: Some(Failure), \
+                 code: {code}, message: {body:?}, metadata: None, reason: \"Failed to parse error \
+                 data\", details: None }})"
             );
             let causes = body.replace('\n', "\n    ");
             [
                 format!(
-                    "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: {error}\n\n\
-                     Stack backtrace:\n   0: anyhow"
+                    "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: \
+                     {error}\n\nStack backtrace:\n   0: anyhow"
                 ),
                 format!("{error}\n\nCaused by:\n    {causes}: Failed to parse error data"),
             ]
@@ -123,7 +127,8 @@ mod tests {
             .collect()
     }
 
-    /// The texts of Kubewarden's policy-evaluator with kube 3.0, 4.2 and 5.0, as their sources have them.
+    /// The texts of Kubewarden's policy-evaluator with kube 3.0, 4.2 and 5.0, as their sources have
+    /// them.
     #[test]
     fn knows_the_texts_of_the_hosts_clients() {
         const FAILURE: &str = "Callback evaluation failure: ";
@@ -131,9 +136,10 @@ mod tests {
             "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ";
         let status = |code: u16, message: &str, reason: &str| {
             format!(
-                "ApiError: {message}: {reason} (Status {{ status: Some(Failure), code: {code}, message: {message:?}, \
-                 metadata: Some(ListMeta {{ continue_: None, remaining_item_count: None, resource_version: None, \
-                 self_link: None }}), reason: {reason:?}, details: None }})"
+                "ApiError: {message}: {reason} (Status {{ status: Some(Failure), code: {code}, \
+                 message: {message:?}, metadata: Some(ListMeta {{ continue_: None, \
+                 remaining_item_count: None, resource_version: None, self_link: None }}), reason: \
+                 {reason:?}, details: None }})"
             )
         };
         let page =
@@ -141,24 +147,64 @@ mod tests {
         let rest = ", metadata: None, reason: \"Failed to parse error data\", details: None })";
         let forbidden = status(
             403,
-            "persistentpodstates.apps.kruise.io \"web\" is forbidden: User \"system:serviceaccount:kubewarden:default\" \
-             cannot get resource \"persistentpodstates\" in API group \"apps.kruise.io\" in the namespace \"shop\"",
+            "persistentpodstates.apps.kruise.io \"web\" is forbidden: User \
+             \"system:serviceaccount:kubewarden:default\" cannot get resource \
+             \"persistentpodstates\" in API group \"apps.kruise.io\" in the namespace \"shop\"",
             "Forbidden",
         );
         for (client, text, expected) in [
-            ("3, 4", format!("{DISCOVERY}ApiError: 404 page not found\n: {page}\"404 page not found\\n\"{rest}"), "not served"),
-            ("5", format!("{DISCOVERY}ApiError: 404 page not found: {page}\"404 page not found\"{rest}"), "not served"),
-            ("any", "Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState".into(), "not served"),
+            (
+                "3, 4",
+                format!(
+                    "{DISCOVERY}ApiError: 404 page not found\n: {page}\"404 page not \
+                     found\\n\"{rest}"
+                ),
+                "not served",
+            ),
+            (
+                "5",
+                format!(
+                    "{DISCOVERY}ApiError: 404 page not found: {page}\"404 page not found\"{rest}"
+                ),
+                "not served",
+            ),
             (
                 "any",
-                "Cannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of namespace 'Some(\"shop\")'".into(),
+                "Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState".into(),
+                "not served",
+            ),
+            (
+                "any",
+                "Cannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of \
+                 namespace 'Some(\"shop\")'"
+                    .into(),
                 "not found",
             ),
             ("any", forbidden.clone(), "forbidden"),
             ("any", format!("{DISCOVERY}{forbidden}"), "forbidden"),
-            ("any", status(503, "apiserver is shutting down", "ServiceUnavailable"), "other"),
-            ("any", format!("{DISCOVERY}{}", status(404, "the server could not find the requested resource", "NotFound")), "other"),
-            ("any", "ServiceError: client error (Connect)\n\nCaused by:\n    0: client error (Connect)".into(), "other"),
+            (
+                "any",
+                status(503, "apiserver is shutting down", "ServiceUnavailable"),
+                "other",
+            ),
+            (
+                "any",
+                format!(
+                    "{DISCOVERY}{}",
+                    status(
+                        404,
+                        "the server could not find the requested resource",
+                        "NotFound"
+                    )
+                ),
+                "other",
+            ),
+            (
+                "any",
+                "ServiceError: client error (Connect)\n\nCaused by:\n    0: client error (Connect)"
+                    .into(),
+                "other",
+            ),
         ] {
             let text = format!("{FAILURE}{text}\n\nStack backtrace:\n   0: <unknown>");
             let found = match parse(&text) {
@@ -206,7 +252,8 @@ mod tests {
         for other in [
             "Cannot find resource apps.kruise.io/v1beta1/PersistentPodState",
             "Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState or so",
-            "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: deadline has elapsed",
+            "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: deadline has \
+             elapsed",
             "timed out\n\nStack backtrace:\n   1: 404 page not found",
             &served[0].replace("v1alpha1", "v1beta1"),
         ] {

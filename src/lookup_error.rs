@@ -49,7 +49,8 @@ impl LookupError {
                 )
             }
             Self::NotGranted(FailedCall { api_version, .. }) => format!(
-                "name {api_version} {KIND} in the policy's spec.contextAwareResources, and kubernetes/{GET} in its host capabilities"
+                "name {api_version} {KIND} in the policy's spec.contextAwareResources, and \
+                 kubernetes/{GET} in its host capabilities"
             ),
             Self::Forbidden(_) => {
                 format!("grant the PolicyServer's ServiceAccount the verb get on {PLURAL}.{GROUP}")

@@ -9,7 +9,8 @@ use crate::{PolicyServer, Settings, admit};
 /// The version of the protocol between host and policy, in JSON.
 const PROTOCOL_VERSION: &str = "\"v1\"";
 
-// Without `#[used]`: the section is written all the same, and the module has no second copy among its data.
+// Without `#[used]`: the section is written all the same, and the module has no second copy among
+// its data.
 #[cfg(target_arch = "wasm32")]
 #[expect(
     unsafe_code,
@@ -39,8 +40,8 @@ fn validate(payload: &[u8]) -> CallResult {
     Ok(admit(payload, &PolicyServer).into_json().into_bytes())
 }
 
-/// Answers whether the settings are valid. Never fails: the host shows the message of a response, but not
-/// that of an error.
+/// Answers whether the settings are valid. Never fails: the host shows the message of a response,
+/// but not that of an error.
 #[expect(clippy::unnecessary_wraps, reason = "what waPC calls has this type")]
 fn validate_settings(payload: &[u8]) -> CallResult {
     let error = Settings::parse(&String::from_utf8_lossy(payload)).err();

@@ -25,8 +25,8 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     let mut review = review(&object, before.as_ref(), &settings.annotations);
     review.warnings.extend(warning);
     let Metadata { name, .. } = Metadata::read(&object);
-    // An update cannot change the workload, so only a new object can be a second one. An alias has no
-    // workload.
+    // An update cannot change the workload, so only a new object can be a second one. An alias has
+    // no workload.
     let result = match review.workload.take() {
         Some(workload) if before.is_none() && aliased(&workload).is_none() => {
             check_workload(admission, &settings, &name, &workload, &mut review)
@@ -78,7 +78,8 @@ fn check_workload(
                 .extend(check_sole_target(workload, &others));
             Ok(ValidationResponse::accept(Vec::new()))
         }
-        // The CRD is so new that the PolicyServer does not know it yet, so there are no other objects.
+        // The CRD is so new that the PolicyServer does not know it yet, so there are no other
+        // objects.
         Err(LookupError::KindNotServed) => Ok(ValidationResponse::accept(Vec::new())),
         Err(error) => {
             let failure = format!(

@@ -84,14 +84,16 @@ fn inject(
     ]))
 }
 
-/// Warns if the states were recorded for a workload that was deleted and created again. They are injected
-/// all the same: the sidecar decides which of them to clear. Under `Retain` they are meant to be inherited.
+/// Warns if the states were recorded for a workload that was deleted and created again. They are
+/// injected all the same: the sidecar decides which of them to clear. Under `Retain` they are meant
+/// to be inherited.
 fn warn_of_earlier_workload(governing: &GoverningPps, owner: &OwnerReference) -> Option<String> {
     let recorded_for = governing.target_uid.as_deref()?;
     let is_inherited = governing.spec.retention() == RetentionPolicy::Retain;
     (recorded_for != owner.uid && !is_inherited).then(|| {
         format!(
-            "PersistentPodState {}: the injected state was recorded for an earlier {} (UID {recorded_for})",
+            "PersistentPodState {}: the injected state was recorded for an earlier {} (UID \
+             {recorded_for})",
             governing.name,
             describe(owner)
         )
@@ -105,7 +107,8 @@ fn unreadable(error: &serde_json::Error) -> Rejection {
     }
 }
 
-/// The owner in a message. Nothing limits its kind; its name is that of an object, or there was no lookup.
+/// The owner in a message. Nothing limits its kind; its name is that of an object, or there was no
+/// lookup.
 fn describe(owner: &OwnerReference) -> String {
     format!("{} {}", shorten(&owner.kind), owner.name)
 }

@@ -8,7 +8,8 @@ use crate::admission::Admission;
 use crate::objects::parse;
 use crate::response::{AdmissionResult, Rejection, ValidationResponse};
 
-/// Answers the deletion of an object by a user. Makes no host call: the old object holds all that counts.
+/// Answers the deletion of an object by a user. Makes no host call: the old object holds all that
+/// counts.
 pub(crate) fn admit(admission: &Admission, user: Option<&RawValue>) -> AdmissionResult {
     let user: Value = user
         .and_then(|user| serde_json::from_str(user.get()).ok())

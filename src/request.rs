@@ -17,7 +17,8 @@ pub(crate) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Reads a payload in one pass. Some hosts write the names of its fields as the API server does.
+    /// Reads a payload in one pass. Some hosts write the names of its fields as the API server
+    /// does.
     pub(crate) fn parse(payload: &'a str) -> Result<Self, String> {
         let paths = [
             "request.kind.group",

@@ -3,9 +3,9 @@
 use pps_core::{object, to_text};
 use serde_json::{Map, Value};
 
-/// The SDK's type of that name, except that the audit annotations are a JSON object, since the SDK's hash map
-/// would add 3.4 KB to the Wasm module, and that the changed object is text, which nobody has to parse.
-/// [`Self::into_json`] writes it.
+/// The SDK's type of that name, except that the audit annotations are a JSON object, since the
+/// SDK's hash map would add 3.4 KB to the Wasm module, and that the changed object is text, which
+/// nobody has to parse. [`Self::into_json`] writes it.
 #[derive(Clone, Debug, Default)]
 pub struct ValidationResponse {
     /// Whether the request is accepted.

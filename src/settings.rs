@@ -22,8 +22,8 @@ pub struct Settings {
 /// What happens to a Pod whose PersistentPodState cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLookupFailure {
-    /// It is rejected. The workload's controller tries again, and a Pod with data on a node does not start
-    /// on another one.
+    /// It is rejected. The workload's controller tries again, and a Pod with data on a node does
+    /// not start on another one.
     #[default]
     Reject,
     /// It starts without its recorded state, with a warning.
@@ -219,8 +219,9 @@ mod tests {
             Settings::parse(r#"{"lookup": "full", "onLookupFailure": true}"#)
                 .unwrap_err()
                 .to_string(),
-            "settings.lookup is unknown: use settings.onLookupFailure or settings.annotations, or remove it; \
-             settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or remove it"
+            "settings.lookup is unknown: use settings.onLookupFailure or settings.annotations, or \
+             remove it; settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or \
+             remove it"
         );
         for json in ["[]", "3", "", "{"] {
             let error = Settings::parse(json).unwrap_err().to_string();

@@ -1,6 +1,8 @@
-//! What ARCHITECTURE.md promises and cargo cannot hold: cargo already decides which crate may know which.
+//! What ARCHITECTURE.md promises and cargo cannot hold: cargo already decides which crate may know
+//! which.
 //!
-//! These tests read the source as text: without comments, and without the tests at the end of a file.
+//! These tests read the source as text: without comments, and without the tests at the end of a
+//! file.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -195,8 +197,8 @@ fn one_file_of_each_program_writes_to_the_api_server() {
     );
 }
 
-/// An administrator may set the wall clock. The sidecar reads it only for people: when the Lease was renewed,
-/// and when a condition changed.
+/// An administrator may set the wall clock. The sidecar reads it only for people: when the Lease
+/// was renewed, and when a condition changed.
 #[test]
 fn the_wall_clock_is_only_read_for_timestamps() {
     let places = ["lead.rs", "run/worker/status.rs", "write/events.rs"]
@@ -210,8 +212,8 @@ fn the_wall_clock_is_only_read_for_timestamps() {
     );
 }
 
-/// The files of a crate form layers: none imports itself through others. A module and its parent are one
-/// place.
+/// The files of a crate form layers: none imports itself through others. A module and its parent
+/// are one place.
 #[test]
 fn the_files_of_a_crate_have_no_import_circles() {
     for folder in fs::read_dir(root().join("crates")).unwrap() {
@@ -254,7 +256,8 @@ fn the_files_of_a_crate_have_no_import_circles() {
     }
 }
 
-/// The paths in the code of a module, from the root of the crate. A group gives one for each of its members.
+/// The paths in the code of a module, from the root of the crate. A group gives one for each of its
+/// members.
 fn paths(own: &str, code: &str) -> Vec<String> {
     let parent = own.rsplit_once("::").map_or("", |(parent, _)| parent);
     let mut found = Vec::new();
@@ -289,8 +292,8 @@ fn innermost(modules: &BTreeSet<String>, path: &str) -> Option<String> {
     }
 }
 
-/// What makes the JavaScript for a module understands only modules of its own version, and two versions of
-/// Kubernetes' types would not fit together.
+/// What makes the JavaScript for a module understands only modules of its own version, and two
+/// versions of Kubernetes' types would not fit together.
 #[test]
 fn there_is_one_version_of_what_must_be_one() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
@@ -308,8 +311,8 @@ fn there_is_one_version_of_what_must_be_one() {
     }
 }
 
-/// What runs in the page can compute, and cannot send anything anywhere: it calls only the function that it
-/// is given.
+/// What runs in the page can compute, and cannot send anything anywhere: it calls only the function
+/// that it is given.
 #[test]
 fn the_playground_has_no_way_to_send_anything() {
     let bindings = fs::read_to_string(root().join("crates/playground/src/bindings.rs")).unwrap();

@@ -128,7 +128,8 @@ fn admit_with_annotations(own: &Value, recorded: &[(String, String)]) -> Validat
     admit(case.payload().to_string().as_bytes(), &host)
 }
 
-/// The API server refuses a Pod with more than 256 KiB of annotations, at each attempt of its controller.
+/// The API server refuses a Pod with more than 256 KiB of annotations, at each attempt of its
+/// controller.
 #[test]
 fn annotations_for_which_a_pod_has_no_room_are_left_out_with_a_warning() {
     let large = "x".repeat(200 * 1024);

@@ -16,7 +16,8 @@ use pps_core::pps::{API_VERSIONS, KIND};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The package for <https://artifacthub.io>, with its fields in the order in which kwctl writes them.
+/// The package for <https://artifacthub.io>, with its fields in the order in which kwctl writes
+/// them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Package<'a> {
@@ -48,7 +49,8 @@ const HEADER: &str = "\
 #
 # Nothing is published yet: see docs/publishing.md.
 #
-# Generated from metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml and questions-ui.yml: do not edit.
+# Generated from metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml and questions-ui.yml: do not \
+                      edit.
 # To regenerate: UPDATE=1 cargo test --test metadata
 ";
 
@@ -158,8 +160,8 @@ fn check_package() {
     }
     assert!(
         committed == generated,
-        "{name} is out of date with metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml or questions-ui.yml.\n\
-         To regenerate: UPDATE=1 cargo test --test metadata"
+        "{name} is out of date with metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml or \
+         questions-ui.yml.\nTo regenerate: UPDATE=1 cargo test --test metadata"
     );
 }
 
@@ -181,7 +183,8 @@ const BEFORE_CHART_VERSION: [&str; 3] = [
     "\nappVersion: ",
 ];
 
-/// Replaces each version in the text by that of Cargo.toml; returns the text and the number of versions.
+/// Replaces each version in the text by that of Cargo.toml; returns the text and the number of
+/// versions.
 fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
     let (mut changed, mut count) = (text.to_owned(), 0);
     for before in before {
@@ -237,7 +240,8 @@ fn check_versions() {
         }
         assert!(
             expected == text,
-            "{file} names another version than Cargo.toml. To update it: UPDATE=1 cargo test --test metadata"
+            "{file} names another version than Cargo.toml. To update it: UPDATE=1 cargo test \
+             --test metadata"
         );
     }
     for file in [
@@ -468,9 +472,9 @@ const POLICIES: [&str; 2] = [
 const CUSTOM_WORKLOADS: &str =
     "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
 
-/// Kubewarden refuses a policy that may take longer than the API server waits. One second is left for other
-/// requests that hold the workers. The StatefulSet controller's five workers wait so long for a silent
-/// PolicyServer, each time.
+/// Kubewarden refuses a policy that may take longer than the API server waits. One second is left
+/// for other requests that hold the workers. The StatefulSet controller's five workers wait so long
+/// for a silent PolicyServer, each time.
 #[test]
 fn the_policies_may_take_less_time_than_the_api_server_waits() {
     for file in POLICIES.into_iter().chain([CUSTOM_WORKLOADS]) {

@@ -1,5 +1,5 @@
-//! The owner of registry and repository is stated once, in Cargo.toml, and nothing claims what is not so yet:
-//! that something is published, or that this is a project of Kubewarden.
+//! The owner of registry and repository is stated once, in Cargo.toml, and nothing claims what is
+//! not so yet: that something is published, or that this is a project of Kubewarden.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -74,8 +74,8 @@ fn files(root: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// The registry before each name of something that is published, such as `ghcr.io/owner`, `$REGISTRY` or
-/// `{host}`. Paths and URLs of the repository have none.
+/// The registry before each name of something that is published, such as `ghcr.io/owner`,
+/// `$REGISTRY` or `{host}`. Paths and URLs of the repository have none.
 fn registries(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for name in NAMES {
@@ -372,7 +372,8 @@ fn pages_that_name_an_image_or_a_chart_say_at_their_top_that_nothing_is_publishe
             ));
         } else if !is_released && !says {
             wrong.push(format!(
-                "{file} must say {UNPUBLISHED:?} before its first section, and how to push one's own"
+                "{file} must say {UNPUBLISHED:?} before its first section, and how to push one's \
+                 own"
             ));
         }
     }
@@ -407,8 +408,8 @@ fn a_page_is_judged_by_what_comes_before_its_first_section() {
     assert!(!top("# Title\n\n## Section\n\nNothing is published yet.\n").contains(UNPUBLISHED));
 }
 
-/// Kubewarden's own policies have its names and its logo. kwctl writes `provider: kubewarden` for every
-/// policy.
+/// Kubewarden's own policies have its names and its logo. kwctl writes `provider: kubewarden` for
+/// every policy.
 #[test]
 fn nothing_says_that_this_is_a_project_of_kubewarden() {
     let metadata: Value = serde_json::from_slice(METADATA).unwrap();

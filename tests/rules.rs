@@ -1,5 +1,5 @@
-//! The rules of the definition (`x-kubernetes-validations`), evaluated as the API server does: they refuse
-//! nothing that the policy accepts, and what both check gets the same answer.
+//! The rules of the definition (`x-kubernetes-validations`), evaluated as the API server does: they
+//! refuse nothing that the policy accepts, and what both check gets the same answer.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ fn schema() -> Value {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// Evaluates an expression. `find` is an extension of Kubernetes; this one knows the one pattern that is
-/// used.
+/// Evaluates an expression. `find` is an extension of Kubernetes; this one knows the one pattern
+/// that is used.
 fn evaluate(expression: &str, value: &Value, old: Option<&Value>) -> CelValue {
     #[allow(
         clippy::needless_pass_by_value,
@@ -46,8 +46,8 @@ fn evaluate(expression: &str, value: &Value, old: Option<&Value>) -> CelValue {
 /// Gets the path of a value, its schema, the value, and the value before an update.
 type Visit<'a> = dyn FnMut(&str, &Value, &Value, Option<&Value>) + 'a;
 
-/// Calls `visit` for each value below an object, with its path, its schema and the value before an update.
-/// The items of an atomic list have no value before.
+/// Calls `visit` for each value below an object, with its path, its schema and the value before an
+/// update. The items of an atomic list have no value before.
 fn descend(path: &str, schema: &Value, value: &Value, old: Option<&Value>, visit: &mut Visit<'_>) {
     visit(path, schema, value, old);
     for (name, below) in schema["properties"].as_object().into_iter().flatten() {
@@ -321,7 +321,8 @@ fn rules_and_policy_agree_on_the_corpus() {
         let mut by_policy = BTreeSet::new();
         if !is_exempt(new, old) {
             for violation in review(new, old, &AnnotationRules::default()).violations {
-                // The policy does not recognize an alias whose reference is wrong, and misses its content.
+                // The policy does not recognize an alias whose reference is wrong, and misses its
+                // content.
                 let is_alias = new["spec"]["targetRef"]["kind"] == "PersistentPodState";
                 if has_a_rule(&violation.path, &violation.remedy)
                     && !(is_alias && violation.path == "spec")

@@ -1,6 +1,6 @@
-//! Which requests the API server sends to the policies in `deploy/`: their selectors and match conditions are
-//! evaluated here. `e2e-tests/tests/scope.rs` asks a real API server about the same table,
-//! `testdata/scope.yaml`.
+//! Which requests the API server sends to the policies in `deploy/`: their selectors and match
+//! conditions are evaluated here. `e2e-tests/tests/scope.rs` asks a real API server about the same
+//! table, `testdata/scope.yaml`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 #[path = "scope/conditions.rs"]
@@ -253,6 +253,7 @@ fn document_has_the_whole_table() {
     }
     assert!(
         fs::read_to_string(path(DOCUMENT)).unwrap() == document,
-        "{DOCUMENT} is out of date with testdata/scope.yaml. To update it: UPDATE=1 cargo test --test scope"
+        "{DOCUMENT} is out of date with testdata/scope.yaml. To update it: UPDATE=1 cargo test \
+         --test scope"
     );
 }

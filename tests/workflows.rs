@@ -1,5 +1,5 @@
-//! The workflows for continuous integration and releases. They run elsewhere; these tests compare them with
-//! the repository.
+//! The workflows for continuous integration and releases. They run elsewhere; these tests compare
+//! them with the repository.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -15,8 +15,8 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Another process writes the script, for this one could not always run it then ("Text file busy"): what
-/// other tests start at the same time holds the open file for a moment.
+/// Another process writes the script, for this one could not always run it then ("Text file busy"):
+/// what other tests start at the same time holds the open file for a moment.
 fn write_script(file: &Path, commands: &str) {
     let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1""#;
     let status = Command::new("sh")
@@ -174,7 +174,8 @@ fn the_release_is_signed_and_attested_before_it_is_made() {
     ];
     assert!(order.map(at).is_sorted(), "{order:?}");
 
-    // The digest of each reference that `make publish` prints is attested under the reference's name.
+    // The digest of each reference that `make publish` prints is attested under the reference's
+    // name.
     let folder = env::temp_dir().join(format!("pps-push-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let names = [
@@ -255,7 +256,8 @@ fn the_release_renders_with_kustomize_and_helm_by_checksum() {
     );
 }
 
-/// The site names the tag and the owner that were released, and is deployed only once the release exists.
+/// The site names the tag and the owner that were released, and is deployed only once the release
+/// exists.
 #[test]
 fn the_release_deploys_the_site_of_its_tag() {
     let workflow: Value =
@@ -318,7 +320,8 @@ fn the_release_signs_with_one_version_of_cosign() {
     );
 }
 
-/// What krew's own validation demands of a manifest, and that each archive has the program that krew links.
+/// What krew's own validation demands of a manifest, and that each archive has the program that
+/// krew links.
 #[test]
 fn the_manifest_for_krew_names_each_platform_and_its_program() {
     let folder = env::temp_dir().join(format!("pps-krew-{}", std::process::id()));
@@ -484,7 +487,8 @@ fn tests_install_jq_where_it_is_missing() {
     );
 }
 
-/// What `hack/sign.sh` tells cosign, line by line. A program in place of cosign writes down its arguments.
+/// What `hack/sign.sh` tells cosign, line by line. A program in place of cosign writes down its
+/// arguments.
 fn sign(
     folder: &Path,
     args: &[&str],
@@ -596,7 +600,8 @@ fn everything_pushed_is_signed_attested_and_verified() {
     let verify = "--key DIST/own.pub --insecure-ignore-tlog";
     for call in [
         format!(
-            "sign --yes --new-bundle-format=false --use-signing-config=false --key DIST/own.key --tlog-upload=false {policy}"
+            "sign --yes --new-bundle-format=false --use-signing-config=false --key DIST/own.key \
+             --tlog-upload=false {policy}"
         ),
         format!("verify --new-bundle-format=false {verify} {policy}"),
         format!("sign --yes --key DIST/own.key --signing-config {services} {policy}"),

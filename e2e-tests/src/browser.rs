@@ -1,8 +1,8 @@
 //! A real Chromium, driven by WebDriver, that shows a folder of static files.
 //!
-//! A test opens pages, clicks and types as a user does. [`Browser::close`] fails if the page wrote an error
-//! into the console, if a request was not answered with a file, or if the browser asked any other server for
-//! anything.
+//! A test opens pages, clicks and types as a user does. [`Browser::close`] fails if the page wrote
+//! an error into the console, if a request was not answered with a file, or if the browser asked
+//! any other server for anything.
 
 mod log;
 
@@ -32,7 +32,8 @@ use crate::wait::{Progress, wait_for};
 /// A Chromium takes some hundred megabytes and keeps a processor busy while it starts.
 static RUNNING: Semaphore = Semaphore::const_new(2);
 const DRIVER: &str = "chromedriver";
-/// The first one that is installed is used. The shell has no window to draw and starts in half the time.
+/// The first one that is installed is used. The shell has no window to draw and starts in half the
+/// time.
 const BROWSERS: [&str; 4] = [
     "chromium-headless-shell",
     "chromium",
@@ -117,8 +118,8 @@ impl Browser {
         format!("http://{}/{}", self.server, path.trim_start_matches('/'))
     }
 
-    /// Opens a path of the server and waits until the page is loaded. The query differs each time: a browser
-    /// does not load a page again if only the fragment of its URL differs.
+    /// Opens a path of the server and waits until the page is loaded. The query differs each time:
+    /// a browser does not load a page again if only the fragment of its URL differs.
     pub async fn open(&self, path: &str) -> Result<()> {
         let (page, fragment) = path.split_once('#').unwrap_or((path, ""));
         let count = self.opened.fetch_add(1, Ordering::Relaxed);
@@ -176,12 +177,14 @@ impl Browser {
         .await
     }
 
-    /// Replaces the text of a field, and tells the page as typing does. For long texts: typing them takes
-    /// seconds.
+    /// Replaces the text of a field, and tells the page as typing does. For long texts: typing them
+    /// takes seconds.
     pub async fn fill(&self, selector: &str, text: &str) -> Result<()> {
         self.find(selector).await?;
-        let script = "const field = document.querySelector(arguments[0]); field.focus(); field.value = arguments[1];
-            field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new Event('change', {bubbles: true}));";
+        let script = "const field = document.querySelector(arguments[0]); field.focus(); \
+                      field.value = arguments[1];
+            field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new \
+                      Event('change', {bubbles: true}));";
         self.script(script, vec![json!(selector), json!(text)])
             .await
             .map(drop)
@@ -219,8 +222,8 @@ impl Browser {
         .await
     }
 
-    /// Waits until a JavaScript expression is true. The page looks, not this process: each command keeps
-    /// driver and browser busy.
+    /// Waits until a JavaScript expression is true. The page looks, not this process: each command
+    /// keeps driver and browser busy.
     pub async fn wait_until(&self, expression: &str) -> Result<()> {
         let look = format!(
             "const until = performance.now() + 2000; let seen;
@@ -244,9 +247,11 @@ impl Browser {
     /// Runs the body of an async JavaScript function with `arguments`, and returns what it returns.
     pub async fn script(&self, body: &str, arguments: Vec<Value>) -> Result<Value> {
         let script = format!(
-            "const done = arguments[arguments.length - 1]; const given = [...arguments].slice(0, -1);
+            "const done = arguments[arguments.length - 1]; const given = [...arguments].slice(0, \
+             -1);
              (async function () {{ {body} }}).apply(null, given).then(
-                 (value) => done({{value}}), (error) => done({{error: String(error && error.stack || error)}}));"
+                 (value) => done({{value}}), (error) => done({{error: String(error && error.stack \
+             || error)}}));"
         );
         let answer = self.client.execute_async(&script, arguments).await?;
         match answer.get("error") {
@@ -275,7 +280,8 @@ impl Browser {
         lock(&self.requests).clone()
     }
 
-    /// The URLs that the page asked for since this was last called: also those that reached no server.
+    /// The URLs that the page asked for since this was last called: also those that reached no
+    /// server.
     pub async fn requested_urls(&self) -> Result<Vec<String>> {
         let entries: Vec<LogEntry> =
             serde_json::from_value(self.client.issue_cmd(GetLog("performance")).await?)?;
@@ -286,8 +292,8 @@ impl Browser {
     ///
     /// # Errors
     ///
-    /// If the console has an error, a request was not answered with a file, or another server was asked for
-    /// something.
+    /// If the console has an error, a request was not answered with a file, or another server was
+    /// asked for something.
     pub async fn close(self) -> Result<()> {
         let errors: Vec<LogEntry> = self
             .console()
@@ -395,7 +401,8 @@ fn program(names: &[&str]) -> Result<PathBuf> {
     let found = candidates.find(|candidate| candidate.is_file());
     found.with_context(|| {
         format!(
-            "{} is not on the PATH: run make browser, or install Debian's chromium and chromium-driver",
+            "{} is not on the PATH: run make browser, or install Debian's chromium and \
+             chromium-driver",
             names[0]
         )
     })

@@ -40,7 +40,8 @@ use crate::{
     wait::{Progress, wait_for},
 };
 
-/// A start keeps a processor busy for seconds; more of them at once would time out on a small machine.
+/// A start keeps a processor busy for seconds; more of them at once would time out on a small
+/// machine.
 static STARTING: Semaphore = Semaphore::const_new(2);
 
 /// A running control plane.
@@ -58,8 +59,8 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts everything and waits until the API server is ready.
     ///
-    /// A program that ends meanwhile, because its port was taken or because the machine is so busy that it
-    /// gave up, is started again, as a kubelet would do.
+    /// A program that ends meanwhile, because its port was taken or because the machine is so busy
+    /// that it gave up, is started again, as a kubelet would do.
     pub async fn start(supervisor: Arc<Supervisor>, options: Options) -> Result<Self> {
         // This fails if a provider is installed already. All callers install ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -134,7 +135,8 @@ impl ControlPlane {
         self.client_with_token(&self.service_account_token(namespace, name).await?)
     }
 
-    /// The token of a service account, from the `TokenRequest` API. Makes the account unless it exists.
+    /// The token of a service account, from the `TokenRequest` API. Makes the account unless it
+    /// exists.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await?.is_none() {
@@ -176,7 +178,8 @@ impl ControlPlane {
             .write_kubeconfig(&self.url, user, self.credentials.token(user)?)
     }
 
-    /// Runs kubectl as the administrator. Returns its output, or an error with what it wrote to stderr.
+    /// Runs kubectl as the administrator. Returns its output, or an error with what it wrote to
+    /// stderr.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_as(ADMIN, args).await
     }
@@ -313,7 +316,8 @@ async fn bring_up(
     let spawned = Instant::now();
     wait_until_ready(supervisor, &admin, left()).await?;
     for spec in rest {
-        // They exit after ten seconds without an API server. On a busy machine it may take longer to start.
+        // They exit after ten seconds without an API server. On a busy machine it may take longer
+        // to start.
         if spawned.elapsed() > Duration::from_secs(7) {
             supervisor.kill(&spec.name).await?;
         }

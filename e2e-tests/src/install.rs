@@ -1,4 +1,5 @@
-//! The product as users install it: pushed to a registry, applied from its manifests, pulled and run.
+//! The product as users install it: pushed to a registry, applied from its manifests, pulled and
+//! run.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -59,8 +60,9 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the
-    /// product's namespace run: on real nodes if there are any, else as processes of this machine.
+    /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in
+    /// the product's namespace run: on real nodes if there are any, else as processes of this
+    /// machine.
     pub async fn publish(cluster: &Cluster) -> Result<Self> {
         let address = cluster
             .real_nodes()
@@ -104,8 +106,8 @@ impl Installation {
         })
     }
 
-    /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place of the
-    /// released ones.
+    /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place
+    /// of the released ones.
     pub async fn apply(
         &self,
         cluster: &Cluster,
@@ -135,7 +137,8 @@ impl Installation {
             .await
     }
 
-    /// Waits until all replicas of the Deployment are available. Returns the name of the leader's Pod.
+    /// Waits until all replicas of the Deployment are available. Returns the name of the leader's
+    /// Pod.
     pub async fn wait_available(&self, cluster: &Cluster) -> Result<String> {
         let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
         let available = wait_for(
@@ -195,9 +198,10 @@ impl Installation {
             .items)
     }
 
-    /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module, evaluates
-    /// it with the permissions of the PolicyServer's ServiceAccount, and registers the webhooks. With `real`,
-    /// the PolicyServer that `POLICY_SERVER` names does this, else the stand-in.
+    /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module,
+    /// evaluates it with the permissions of the PolicyServer's ServiceAccount, and registers the
+    /// webhooks. With `real`, the PolicyServer that `POLICY_SERVER` names does this, else the
+    /// stand-in.
     pub async fn serve_policy(
         &mut self,
         cluster: &mut Cluster,
@@ -307,7 +311,8 @@ impl Pushed {
     }
 }
 
-/// Pushes both parts as `make publish` does, once per process: to compress the sidecar takes seconds.
+/// Pushes both parts as `make publish` does, once per process: to compress the sidecar takes
+/// seconds.
 async fn pushed() -> Result<&'static Pushed> {
     static PUSHED: OnceCell<Pushed> = OnceCell::const_new();
     let push = async || {

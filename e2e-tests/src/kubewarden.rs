@@ -1,5 +1,5 @@
-//! Kubewarden: its objects, its real PolicyServer, and a stand-in for the PolicyServer that tests can look
-//! into.
+//! Kubewarden: its objects, its real PolicyServer, and a stand-in for the PolicyServer that tests
+//! can look into.
 
 mod controller;
 mod definitions;

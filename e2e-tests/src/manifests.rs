@@ -46,8 +46,8 @@ pub fn read(path: &Path) -> Result<Vec<Value>> {
     parse(&yaml).with_context(|| path.display().to_string())
 }
 
-/// Applies objects in order (server-side, with force). CRDs are served before the objects after them are
-/// applied: an API server takes several CRDs that come at once for one change.
+/// Applies objects in order (server-side, with force). CRDs are served before the objects after
+/// them are applied: an API server takes several CRDs that come at once for one change.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut kinds = HashMap::new();
     let (mut applied, mut unserved) = (Vec::new(), Vec::new());
@@ -115,8 +115,8 @@ pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
     }
 }
 
-/// Binds the cluster roles and roles of a YAML file to a user, in place of the bindings in the file, which
-/// name service accounts. With names in `only`, takes only these roles.
+/// Binds the cluster roles and roles of a YAML file to a user, in place of the bindings in the
+/// file, which name service accounts. With names in `only`, takes only these roles.
 pub async fn apply_rbac_from(
     client: &Client,
     path: &Path,

@@ -13,7 +13,8 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// Reads the samples of a text in the format of Prometheus or `OpenMetrics`. Skips lines that it cannot read.
+/// Reads the samples of a text in the format of Prometheus or `OpenMetrics`. Skips lines that it
+/// cannot read.
 pub fn parse(text: &str) -> Vec<Sample> {
     text.lines()
         .filter(|line| !line.starts_with('#'))
@@ -21,8 +22,8 @@ pub fn parse(text: &str) -> Vec<Sample> {
         .collect()
 }
 
-/// The names of the counters that a text in the format of `OpenMetrics` declares, also of those without
-/// samples.
+/// The names of the counters that a text in the format of `OpenMetrics` declares, also of those
+/// without samples.
 pub fn counters(text: &str) -> Vec<String> {
     let name = |line: &str| {
         line.strip_prefix("# TYPE ")?
@@ -161,7 +162,8 @@ mod tests {
         );
         assert_eq!(
             metrics(
-                "histogram_quantile(0.99, sum by (le, n_n) (rate(a_bucket{n=~\"p(-q)?[.]r{2}\", e!=\"\"}[5m])))"
+                "histogram_quantile(0.99, sum by (le, n_n) (rate(a_bucket{n=~\"p(-q)?[.]r{2}\", \
+                 e!=\"\"}[5m])))"
             ),
             "a_bucket(n,e)"
         );

@@ -107,7 +107,8 @@ impl Plugin {
         answer
     }
 
-    /// Runs a command on a terminal, and answers its question with yes once something else has happened.
+    /// Runs a command on a terminal, and answers its question with yes once something else has
+    /// happened.
     pub async fn run_while(
         &self,
         args: &[&str],

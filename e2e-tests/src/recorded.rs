@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use pps_core::packed::{Bucket, check_version, read_bucket, recorded_state};
 use serde_json::{Value, json};
 
-/// The recorded states in the status of a PersistentPodState, by Pod name. An empty map in one means the same
-/// as none, and is left out.
+/// The recorded states in the status of a PersistentPodState, by Pod name. An empty map in one
+/// means the same as none, and is left out.
 ///
 /// # Errors
 ///

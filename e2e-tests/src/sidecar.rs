@@ -223,7 +223,8 @@ fn find_executable() -> Result<PathBuf> {
     })
 }
 
-/// What the kernel says of a process that does not do what it should: whether it was stopped, waits, or runs.
+/// What the kernel says of a process that does not do what it should: whether it was stopped,
+/// waits, or runs.
 fn state_of_process(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let told = ["State:", "Threads:", "voluntary_ctxt_switches:"];

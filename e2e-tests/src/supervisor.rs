@@ -1,7 +1,7 @@
 //! The programs of one cluster. None of them outlives the test.
 //!
-//! They are children of a small supervisor process (`src/bin/supervise.rs`), which kills them and removes
-//! their folder as soon as this process ends, however it ends.
+//! They are children of a small supervisor process (`src/bin/supervise.rs`), which kills them and
+//! removes their folder as soon as this process ends, however it ends.
 
 #[allow(unreachable_pub, reason = "the supervisor program includes the file")]
 mod protocol;
@@ -43,10 +43,11 @@ struct Pipe {
 }
 
 impl Supervisor {
-    /// Starts the supervisor process and makes the cluster's folder. Also removes folders whose supervisor
-    /// was killed.
+    /// Starts the supervisor process and makes the cluster's folder. Also removes folders whose
+    /// supervisor was killed.
     ///
-    /// With `PPS_E2E_KEEP=1` in the environment the folder is kept, and its path is printed at the end.
+    /// With `PPS_E2E_KEEP=1` in the environment the folder is kept, and its path is printed at the
+    /// end.
     pub fn start() -> Result<Self> {
         Self::start_in(root())
     }
@@ -225,8 +226,8 @@ fn find_executable() -> Result<PathBuf> {
     })
 }
 
-/// Finds a program in the folder of this executable or in one of the two folders above it, where cargo puts
-/// the binaries of the workspace.
+/// Finds a program in the folder of this executable or in one of the two folders above it, where
+/// cargo puts the binaries of the workspace.
 pub(crate) fn beside_current_exe(name: &str) -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
     own.ancestors()

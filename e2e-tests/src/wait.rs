@@ -30,8 +30,8 @@ impl<T> Progress<T> {
     }
 }
 
-/// Probes repeatedly until `probe` is done. An error of the probe counts as "not yet", because the API server
-/// may be restarting.
+/// Probes repeatedly until `probe` is done. An error of the probe counts as "not yet", because the
+/// API server may be restarting.
 pub async fn wait_for<T, F>(
     what: &str,
     timeout: Duration,

@@ -1,5 +1,6 @@
-//! A rehearsal on real nodes: the product as users install it, and what happens to a cluster in a year. All
-//! scenarios share one cluster and two StatefulSets, and after each the records match the cluster.
+//! A rehearsal on real nodes: the product as users install it, and what happens to a cluster in a
+//! year. All scenarios share one cluster and two StatefulSets, and after each the records match the
+//! cluster.
 
 mod long_run;
 mod outages;
@@ -109,8 +110,9 @@ impl Stage<'_> {
         let mut cache = serving("shop", "cache", 3)
             .template(&spread)
             .persistent("", HOSTNAME, movable);
-        // A kubelet short of memory starts no Pod that requests none, and first evicts those that use more
-        // than they request. Until it has measured them, it takes those that request least.
+        // A kubelet short of memory starts no Pod that requests none, and first evicts those that
+        // use more than they request. Until it has measured them, it takes those that request
+        // least.
         for (set, memory) in [(&mut db, "16Mi"), (&mut cache, "32Mi")] {
             set.template["spec"]["containers"][0]["resources"] =
                 json!({"requests": {"memory": memory}});
@@ -122,8 +124,8 @@ impl Stage<'_> {
         self.records_match().await;
     }
 
-    /// The usual end of a scenario: all nodes and all Pods of both StatefulSets are Ready, the recorded
-    /// states are what the cluster shows, and both sidecars are available.
+    /// The usual end of a scenario: all nodes and all Pods of both StatefulSets are Ready, the
+    /// recorded states are what the cluster shows, and both sidecars are available.
     async fn records_match(&self) {
         for node in self.nodes().names() {
             self.nodes().wait_ready(node, true).await.unwrap();

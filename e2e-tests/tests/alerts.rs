@@ -1,4 +1,5 @@
-//! The alert rules and the dashboard: promtool tests the rules, and what they name is what real parts report.
+//! The alert rules and the dashboard: promtool tests the rules, and what they name is what real
+//! parts report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -108,9 +109,9 @@ fn alert_rules_pass_their_tests() {
 /// The longest time between two tries of a controller.
 const LONGEST_WAIT: f64 = 1000.0;
 
-/// What a counter of refusals shows at each scrape for three hours, if a Pod is refused from the beginning of
-/// the second hour to its end: the controller tries again after 5 ms, and waits twice as long after each
-/// refusal.
+/// What a counter of refusals shows at each scrape for three hours, if a Pod is refused from the
+/// beginning of the second hour to its end: the controller tries again after 5 ms, and waits twice
+/// as long after each refusal.
 fn refusals(scrape_seconds: u32) -> String {
     let (mut tries, mut wait, mut at) = (Vec::new(), 0.005, 3600.0);
     while at < 2.0 * 3600.0 {
@@ -316,7 +317,8 @@ fn a_namespace_whose_sidecar_is_gone_is_named() {
             let labels = format!("{{persistent_pod_state_namespace=\"{namespace}\"}}");
             json!({"labels": labels, "value": 1})
         });
-        let expr = "count by (persistent_pod_state_namespace) (ALERTS{alertstate=\"firing\", alertname=\"PersistentPodStateNotReady\"})";
+        let expr = "count by (persistent_pod_state_namespace) (ALERTS{alertstate=\"firing\", \
+                    alertname=\"PersistentPodStateNotReady\"})";
         json!({"expr": expr, "eval_time": at, "exp_samples": expected.collect::<Vec<_>>()})
     };
     let test = json!({"interval": "1m", "promql_expr_test": [alert("9m", &[]), alert("30m", &["web"])],
@@ -560,8 +562,8 @@ fn unserved(suffix: &str) -> String {
     format!("clusterwide-persistent-pod-state{suffix}.kubewarden.admission")
 }
 
-/// Registers webhooks under our names that nobody serves, one with each failurePolicy, has the API server
-/// call them, and returns its metrics.
+/// Registers webhooks under our names that nobody serves, one with each failurePolicy, has the API
+/// server call them, and returns its metrics.
 async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
     let webhook = |name: &str, failure_policy: &str| {
         json!({

@@ -1,6 +1,6 @@
-//! Which PolicyServer runs the policies: the one that the values name, never changed behind the user's back,
-//! and moved as deploy/README.md says. Kubewarden's controller refuses to change `spec.policyServer` here as
-//! there.
+//! Which PolicyServer runs the policies: the one that the values name, never changed behind the
+//! user's back, and moved as deploy/README.md says. Kubewarden's controller refuses to change
+//! `spec.policyServer` here as there.
 
 mod upgrades;
 
@@ -76,8 +76,8 @@ fn is_active(policy: &DynamicObject) -> bool {
         .any(|condition| condition["type"] == "PolicyActive" && condition["status"] == "True")
 }
 
-/// Says of each policy that it is active, two seconds after it was created, as Kubewarden's controller does.
-/// Never returns.
+/// Says of each policy that it is active, two seconds after it was created, as Kubewarden's
+/// controller does. Never returns.
 async fn activate_policies(policies: Api<DynamicObject>) {
     let condition = json!({"type": "PolicyActive", "status": "True", "reason": "PolicyActive", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -430,8 +430,8 @@ async fn the_documented_sequence_moves_the_policies_with_kubectl(cluster: &Clust
         );
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let file = Scratch::file("objects.json", list.to_string()).unwrap();
-        // The CRD is too large for the annotation of a client-side apply in some versions; the server's is
-        // the same here.
+        // The CRD is too large for the annotation of a client-side apply in some versions; the
+        // server's is the same here.
         cluster
             .control_plane
             .kubectl(&["apply", "-f", &file.argument()])

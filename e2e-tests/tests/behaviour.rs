@@ -1,8 +1,8 @@
 //! The whole product on a real control plane, as users see it.
 //!
 //! Each test runs many scenarios on one cluster. Each scenario has its own namespace and Nodes.
-//! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n` repeats the
-//! random numbers of a run.
+//! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n`
+//! repeats the random numbers of a run.
 
 pub(crate) mod custom_kinds;
 pub(crate) mod generated;
@@ -73,8 +73,8 @@ async fn pods_return_to_their_nodes() {
         support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]);
     results.push(third.await);
 
-    // The sidecar would say of each object in which scope that is, and write the statuses from which the
-    // policy decides.
+    // The sidecar would say of each object in which scope that is, and write the statuses from
+    // which the policy decides.
     cluster
         .sidecar()
         .unwrap()
@@ -85,7 +85,8 @@ async fn pods_return_to_their_nodes() {
         one_namespace::records_with_rights_in_one_namespace_alone,
     ]);
     results.push(apart.await);
-    // The policy decides about every deletion; then the API server asks it only where a label is set.
+    // The policy decides about every deletion; then the API server asks it only where a label is
+    // set.
     for _ in 0..2 {
         let protected = support::run(scenarios![&cluster;
             protection::refuses_to_delete_protected_objects,

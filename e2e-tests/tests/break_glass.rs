@@ -1,8 +1,8 @@
-//! Plays `docs/break-glass.md`: each block of commands runs unchanged, with the kubectl of the control plane,
-//! in the situation for which the document has it.
+//! Plays `docs/break-glass.md`: each block of commands runs unchanged, with the kubectl of the
+//! control plane, in the situation for which the document has it.
 //!
-//! Kubewarden's controller does not run here, as if it were down too. What it does later, the test does: it
-//! removes the finalizer of a deleted policy, and says that a policy is active.
+//! Kubewarden's controller does not run here, as if it were down too. What it does later, the test
+//! does: it removes the finalizer of a deleted policy, and says that a policy is active.
 
 mod fail_open;
 mod gitops;
@@ -177,8 +177,8 @@ impl Reader {
         (printed, succeeded)
     }
 
-    /// Creates the policies again. The manifests are those that the harness has installed: they name another
-    /// registry than `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
+    /// Creates the policies again. The manifests are those that the harness has installed: they
+    /// name another registry than `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
     async fn install(&self, installed: &Installed) {
         let folder = installed
             .cluster
@@ -282,8 +282,8 @@ impl Installed {
         }
     }
 
-    /// Asserts that the API server refuses the Pod with a message that begins like this, as the document
-    /// says.
+    /// Asserts that the API server refuses the Pod with a message that begins like this, as the
+    /// document says.
     async fn assert_refused(&self, home: &Home, part: &str) {
         let part = format!("create Pod db-0 in StatefulSet db failed error: {part}");
         // After the refusals of a former sequence its controller waits.
@@ -299,8 +299,10 @@ impl Installed {
 }
 
 /// The beginnings of the messages, up to what differs from case to case.
-const NO_ANSWER: &str = "Internal error occurred: failed calling webhook \"clusterwide-persistent-pod-state.kubewarden.admission\": ";
-const CANNOT_LOOK_UP: &str = "admission webhook \"clusterwide-persistent-pod-state.kubewarden.admission\" denied the request: cannot look up the PersistentPodState of StatefulSet db in namespace shop: ";
+const NO_ANSWER: &str = "Internal error occurred: failed calling webhook \
+                         \"clusterwide-persistent-pod-state.kubewarden.admission\": ";
+const CANNOT_LOOK_UP: &str = "admission webhook \"clusterwide-persistent-pod-state.kubewarden.admission\" denied the \
+     request: cannot look up the PersistentPodState of StatefulSet db in namespace shop: ";
 
 #[tokio::test]
 async fn each_sequence_of_the_document_leads_back() {
@@ -428,8 +430,8 @@ async fn a_missing_permission_is_found_and_granted(
     home.assert_back(installed).await;
 }
 
-/// Power is back, and no Pod runs yet. The PolicyServer can only start once the registry runs, from which it
-/// pulls its module. That all other Pods start then is tested in `contained`.
+/// Power is back, and no Pod runs yet. The PolicyServer can only start once the registry runs, from
+/// which it pulls its module. That all other Pods start then is tested in `contained`.
 async fn a_registry_starts_without_the_policy_server(installed: &Installed, reader: &Reader) {
     let cluster = &installed.cluster;
     cluster
@@ -494,7 +496,8 @@ async fn a_deleted_definition_comes_back_with_what_was_recorded(
     go_back(installed, reader, home).await;
 }
 
-/// What the document says about a module that cannot be pulled, seen on Kubewarden's own PolicyServer.
+/// What the document says about a module that cannot be pulled, seen on Kubewarden's own
+/// PolicyServer.
 #[tokio::test]
 async fn the_real_policy_server_ends_if_it_cannot_pull_a_module() {
     let test = "the_real_policy_server_ends_if_it_cannot_pull_a_module";

@@ -1,5 +1,5 @@
-//! The playground in a real Chromium: the golden corpus, what the page may ask for, the page itself, and the
-//! site.
+//! The playground in a real Chromium: the golden corpus, what the page may ask for, the page
+//! itself, and the site.
 
 mod corpus;
 mod engine;

@@ -31,8 +31,8 @@ fn values_of(folder: &str) -> PathBuf {
     repository_file(&format!("{CHART}/ci/{name}-values.yaml"))
 }
 
-/// The chart with one of these files, as a release `any` in the product's namespace. Several tests ask for
-/// the same.
+/// The chart with one of these files, as a release `any` in the product's namespace. Several tests
+/// ask for the same.
 pub(crate) fn render_ci(values: &Path) -> Vec<Value> {
     static RENDERED: Mutex<BTreeMap<PathBuf, Vec<Value>>> = Mutex::new(BTreeMap::new());
     let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +174,8 @@ fn with_workload(values: &Value) -> Value {
     all
 }
 
-/// The chart refuses these values with an error that has each of the words: Helm names all mistakes at once.
+/// The chart refuses these values with an error that has each of the words: Helm names all mistakes
+/// at once.
 fn is_refused(values: &Value, words: &str) {
     let error = render_with("wrong", values).expect_err(&format!("{values} is accepted"));
     let error = format!("{error:#}");
@@ -203,14 +204,15 @@ fn schema_refuses_invalid_values_with_their_path() {
         "policyServer": {"maxUnavailable": "half", "image": {"tag": "", "repository": ""}, "namespace": ""},
         "metrics": {"serviceMonitor": {"interval": 30}},
     });
-    let fields = "'replicas' /replicaCount /image/digest /image/repository /image/pullPolicy /sidecar/recorder \
-                  /sidecar/nodeGracePeriod /policy/failurePolicy /policy/mode /policy/timeoutSeconds \
-                  /policy/timeoutEvalSeconds /scope /policy/extraMatchConditions/0/name 'matchLabels' \
-                  /policy/module/repository /policy/settings/onLookupFailure 'annotation' \
-                  /policy/settings/annotations/deny /networkPolicy/apiServerPorts/0 /workloads/0 \
-                  /workloads/1/group /workloads/2/group /workloads/3/kind /policyServer/maxUnavailable \
-                  /policyServer/image/tag /policyServer/image/repository /policyServer/namespace /strategy/type \
-                  /policy/formerPolicyServers/0 /metrics/serviceMonitor/interval";
+    let fields = "'replicas' /replicaCount /image/digest /image/repository /image/pullPolicy \
+                  /sidecar/recorder /sidecar/nodeGracePeriod /policy/failurePolicy /policy/mode \
+                  /policy/timeoutSeconds /policy/timeoutEvalSeconds /scope \
+                  /policy/extraMatchConditions/0/name 'matchLabels' /policy/module/repository \
+                  /policy/settings/onLookupFailure 'annotation' /policy/settings/annotations/deny \
+                  /networkPolicy/apiServerPorts/0 /workloads/0 /workloads/1/group \
+                  /workloads/2/group /workloads/3/kind /policyServer/maxUnavailable \
+                  /policyServer/image/tag /policyServer/image/repository /policyServer/namespace \
+                  /strategy/type /policy/formerPolicyServers/0 /metrics/serviceMonitor/interval";
     is_refused(&mistakes, fields);
     for (values, complaint) in [
         (
@@ -376,8 +378,8 @@ fn values_reach_the_objects() {
             "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
-            "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/metadata.name notin \
-             (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env",
+            "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/metadata.\
+             name notin (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env",
             "--max-object-size=900"
         ])
     );
@@ -489,7 +491,8 @@ fn values_reach_the_objects() {
             {"key": "env", "operator": "Exists"},
         ])
     );
-    let selector = "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/metadata.name notin \
+    let selector = "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/\
+                    metadata.name notin \
                     (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env";
     assert_eq!(selectors_of(&objects, "mine-sidecar"), [selector]);
     let validation = &find(&objects, "ClusterAdmissionPolicy", "states-validation")["spec"];
@@ -767,8 +770,10 @@ fn what_is_excluded_is_added_to_what_always_is_for_policy_and_sidecar_alike() {
     assert_eq!(
         of("all-but-more", more),
         [
-            "--namespace-selector=persistent-pod-state/injection!=disabled,kubernetes.io/metadata.name notin \
-          (kube-system,kube-public,kube-node-lease,registry,elsewhere,kubewarden),env in (a,b),team=c,!old"
+            "--namespace-selector=persistent-pod-state/injection!=disabled,kubernetes.io/metadata.\
+             name notin \
+             (kube-system,kube-public,kube-node-lease,registry,elsewhere,kubewarden),env in \
+             (a,b),team=c,!old"
         ]
     );
     let without = of(

@@ -1,5 +1,6 @@
-//! `pps-sidecar check` names what is wrong with an installation: the real static program on a real control
-//! plane, with the rights of `deploy/check.yaml`. Each case makes one mistake, and corrects it again.
+//! `pps-sidecar check` names what is wrong with an installation: the real static program on a real
+//! control plane, with the rights of `deploy/check.yaml`. Each case makes one mistake, and corrects
+//! it again.
 //!
 //! The Pods of the PolicyServer are simulated here, so nothing answers its webhooks.
 

@@ -1,6 +1,6 @@
-//! What a wrong installation costs: the product is broken in each way that installations break, and Pods of
-//! all kinds are created meanwhile. At most those of StatefulSets are delayed, and only until the cause is
-//! repaired.
+//! What a wrong installation costs: the product is broken in each way that installations break, and
+//! Pods of all kinds are created meanwhile. At most those of StatefulSets are delayed, and only
+//! until the cause is repaired.
 
 use std::{
     collections::BTreeMap,
@@ -98,7 +98,8 @@ const ROWS: [Row; 9] = [
         "registry that needs us",
         NoAnswer,
         NoAnswer,
-        "the label `disabled` on its namespace lets the registry start, then the PolicyServer, then all others",
+        "the label `disabled` on its namespace lets the registry start, then the PolicyServer, \
+         then all others",
     ),
     Row {
         way: "PolicyServer hangs",
@@ -305,7 +306,8 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     grant(&installed, true).await;
     finish(&installed, &home).await;
 
-    // Kubewarden refuses to move the policies, so they stay. The bindings of both servers exist side by side.
+    // Kubewarden refuses to move the policies, so they stay. The bindings of both servers exist
+    // side by side.
     let home = installed.run_recorded("overlay").await;
     apply_without_policies(&installed, "deploy/overlays/shared-policy-server").await;
     Attempt::new(&installed, &home)
@@ -384,8 +386,8 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     installed.set_selector(&all).await;
     installed.serve(ACCOUNT).await.unwrap();
 
-    // Each Pod that is sent holds one of the StatefulSet controller's workers until the API server's time is
-    // up.
+    // Each Pod that is sent holds one of the StatefulSet controller's workers until the API
+    // server's time is up.
     let home = installed.run_recorded("hanging").await;
     installed.freeze_policy_server();
     let crowd = stateful_sets("crowd");
@@ -616,8 +618,8 @@ async fn set_module(installed: &Installed, module: &str) -> String {
     before
 }
 
-/// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies: all other
-/// objects.
+/// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies:
+/// all other objects.
 async fn apply_without_policies(installed: &Installed, folder: &str) {
     let objects = as_served(
         render_kustomize(folder).unwrap(),

@@ -47,8 +47,9 @@ fn the_module_is_small_imports_only_wapc_and_holds_one_metadata_section() -> Res
     let length = wasm.len();
     ensure!(
         length <= 150_000,
-        "the module has {length} bytes, more than 150,000. The limit is for the build of releases, by Debian's compiler; \
-         hack/build-wasm.sh makes a larger module where rustup's target is installed"
+        "the module has {length} bytes, more than 150,000. The limit is for the build of \
+         releases, by Debian's compiler; hack/build-wasm.sh makes a larger module where rustup's \
+         target is installed"
     );
     let mut imports = BTreeSet::new();
     let mut metadata = Vec::new();

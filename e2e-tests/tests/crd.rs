@@ -178,8 +178,8 @@ const DOCUMENTED: &str = "io.kruise.apps.v1alpha1.PersistentPodState";
 /// A part of our description, which no other definition of the kind has.
 const DESCRIPTION: &str = "names a workload";
 
-/// What the API server describes, which `kubectl explain` shows, once our definition is there, or another one
-/// of the kind. That is a moment after the definition is in use.
+/// What the API server describes, which `kubectl explain` shows, once our definition is there, or
+/// another one of the kind. That is a moment after the definition is in use.
 async fn documented(cluster: &Cluster, is_ours: bool) -> String {
     wait_for(
         "the definition to be described",
@@ -431,9 +431,9 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it(cluster: &C
         .unwrap();
     assert_eq!(beta.get("web").await.unwrap().data["status"]["desired"], 2);
 
-    // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields that its
-    // v1alpha1 does not have: the other spelling, and the policy for deleted nodes. The states stay, and
-    // nothing is lost in etcd.
+    // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields
+    // that its v1alpha1 does not have: the other spelling, and the policy for deleted nodes. The
+    // states stay, and nothing is lost in etcd.
     replace_definition(cluster, &openkruise_definition(), false).await;
     let states = &beta.get("web").await.unwrap().data["status"]["podStates"];
     assert_eq!(states["web-0"], status["podStates"]["web-0"]);
@@ -480,7 +480,8 @@ async fn replaces_a_definition_that_has_a_conversion_webhook(cluster: &Cluster) 
             ("Webhook", true)
         );
         if is_server_side {
-            // A server-side apply does not remove what another manager set, so the guide has the patch.
+            // A server-side apply does not remove what another manager set, so the guide has the
+            // patch.
             let error = kubectl(&server_side).await.unwrap_err();
             assert!(
                 error
@@ -598,8 +599,8 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     }
 }
 
-/// The oldest version that evaluates the rules as the supported ones do, which ignore those that an update
-/// did not break.
+/// The oldest version that evaluates the rules as the supported ones do, which ignore those that an
+/// update did not break.
 const RATCHETING: Version = Version::minor(30);
 
 async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster: &Cluster) {

@@ -1,4 +1,5 @@
-//! The documents: the API server and the policy accept their examples, and their links have targets.
+//! The documents: the API server and the policy accept their examples, and their links have
+//! targets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +68,8 @@ async fn api_server_and_policy_accept_every_example() {
     }
 }
 
-/// Why an example is not accepted unchanged: the API server or the policy refuses it, or a field is dropped.
+/// Why an example is not accepted unchanged: the API server or the policy refuses it, or a field is
+/// dropped.
 async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
     let object: DynamicObject = match serde_json::from_value(example.clone()) {
         Ok(object) => object,
@@ -173,8 +175,8 @@ fn links_have_existing_targets() {
 
 #[test]
 fn links_and_anchors_are_read_as_github_reads_them() {
-    let text = "# A `b` c\n## What to do …\n### … an object is full\n## A b c\n[x](y.md#z) `[no](no)` ![i](i.png)\n\
-                ```sh\n# no heading [no](no)\n```\n[two\nlines](#a)";
+    let text = "# A `b` c\n## What to do …\n### … an object is full\n## A b c\n[x](y.md#z) \
+                `[no](no)` ![i](i.png)\n```sh\n# no heading [no](no)\n```\n[two\nlines](#a)";
     assert_eq!(links(text), ["y.md#z", "i.png", "#a"]);
     let expected = ["a-b-c", "what-to-do-", "-an-object-is-full", "a-b-c-1"];
     assert_eq!(

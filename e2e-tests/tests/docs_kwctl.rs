@@ -1,8 +1,8 @@
 //! Every command for kwctl in docs/publishing.md, run unchanged, prints what the document shows.
 //!
-//! kwctl is the one that `KWCTL` names, or the one on the PATH; without it the test is skipped. A block after
-//! `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->` a registry. With
-//! `UPDATE` set, the test prints the output of each command.
+//! kwctl is the one that `KWCTL` names, or the one on the PATH; without it the test is skipped. A
+//! block after `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->`
+//! a registry. With `UPDATE` set, the test prints the output of each command.
 
 use std::{
     env, fs,
@@ -27,7 +27,8 @@ use serde_json::{Value, json};
 
 use crate::support::require_jq;
 
-/// Matches anything in the output: within a line any part of it, on a line of its own any number of lines.
+/// Matches anything in the output: within a line any part of it, on a line of its own any number of
+/// lines.
 const ANYTHING: &str = "…";
 /// The registry address in the document.
 const REGISTRY: &str = "localhost:5000";

@@ -1,7 +1,8 @@
-//! The pages of docs/ that are organised by task and symptom: their commands are run as they are printed.
+//! The pages of docs/ that are organised by task and symptom: their commands are run as they are
+//! printed.
 //!
-//! One control plane, on which the product is installed as the quick start says, with the harness in place of
-//! kind. A block after `<!-- not run: … -->` is not run, see [`NOT_HERE`].
+//! One control plane, on which the product is installed as the quick start says, with the harness
+//! in place of kind. A block after `<!-- not run: … -->` is not run, see [`NOT_HERE`].
 
 pub(crate) mod page;
 pub(crate) mod scenes;
@@ -34,8 +35,8 @@ const PAGES: [&str; 5] = [
     "docs/drains-and-autoscalers.md",
     "docs/operations.md",
 ];
-/// Why blocks are not run, and the programs that they need: a machine without network and containers has
-/// none.
+/// Why blocks are not run, and the programs that they need: a machine without network and
+/// containers has none.
 const NOT_HERE: [(&str, &[&str]); 5] = [
     ("kind", &["docker", "kind"]),
     ("k3d", &["k3d"]),
@@ -125,8 +126,8 @@ async fn commands_of_the_pages_do_what_they_show() {
     );
 }
 
-/// The reader's shell, in a folder with what scenes need, where the checkout's chart and plugin are installed
-/// from a registry without TLS.
+/// The reader's shell, in a folder with what scenes need, where the checkout's chart and plugin are
+/// installed from a registry without TLS.
 async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Path) -> Shell {
     let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
     let registries = [

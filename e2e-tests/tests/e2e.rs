@@ -1,7 +1,7 @@
 //! All tests of the product against a real control plane, a real registry, or its tools.
 //!
-//! They are one program: it is compiled and linked once, and its tests run side by side, since most of
-//! them wait most of the time. `.cargo/config.toml` says how many run at once.
+//! They are one program: it is compiled and linked once, and its tests run side by side, since most
+//! of them wait most of the time. `.cargo/config.toml` says how many run at once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,6 @@
-//! What the sidecar reads of the same objects in JSON and in protobuf, as a real API server encodes them:
-//! random objects, which no API server would accept but which one may have stored, in a list and in a watch.
+//! What the sidecar reads of the same objects in JSON and in protobuf, as a real API server encodes
+//! them: random objects, which no API server would accept but which one may have stored, in a list
+//! and in a watch.
 
 mod objects;
 
@@ -122,8 +123,8 @@ async fn json_and_protobuf_show_the_same_facts() {
     assert_refused_version_is_readable(&client, &etcd).await;
 }
 
-/// Compares a list in both encodings, and the events of a watch in which these objects replace others, and
-/// some are deleted. Returns the items of the list.
+/// Compares a list in both encodings, and the events of a watch in which these objects replace
+/// others, and some are deleted. Returns the items of the list.
 async fn compare<K, F>(
     (client, etcd, changes): (&Client, &Client, &[(String, Value)]),
     path: &str,
@@ -214,8 +215,8 @@ impl<'a, K, F> Watch<'a, K, F> {
         }
     }
 
-    /// Reads so many events. The API server ends the watch of a client that does not keep up, as on a busy
-    /// machine.
+    /// Reads so many events. The API server ends the watch of a client that does not keep up, as on
+    /// a busy machine.
     async fn read(&mut self, count: usize, read: &impl Fn(Encoded<'_>) -> Item<K, F>) {
         let (count, mut ends) = (self.seen.len() + count, 0);
         while self.seen.len() < count {
@@ -259,7 +260,8 @@ async fn open(
     (Events::new(encoding, 1 << 20), body)
 }
 
-/// etcd has forgotten the earlier versions. The API server has no cache of Events that would know them.
+/// etcd has forgotten the earlier versions. The API server has no cache of Events that would know
+/// them.
 async fn assert_refused_version_is_readable(client: &Client, etcd: &Client) {
     let version = Page::read(&get(client, "/api/v1/events", JSON, "").await)
         .unwrap()

@@ -1,11 +1,12 @@
-//! Faults of a cluster, injected into a real control plane. Each test ends with the same check: the recorded
-//! states match the cluster.
+//! Faults of a cluster, injected into a real control plane. Each test ends with the same check: the
+//! recorded states match the cluster.
 //!
-//! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats the
-//! random numbers of a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long a fault lasts.
+//! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats
+//! the random numbers of a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long
+//! a fault lasts.
 //!
-//! `behaviour.rs` covers further faults: a frozen leader that continues, a deleted definition of a custom
-//! kind, and a Lease that the sidecar may not use. `contained.rs` deletes the definition of
+//! `behaviour.rs` covers further faults: a frozen leader that continues, a deleted definition of a
+//! custom kind, and a Lease that the sidecar may not use. `contained.rs` deletes the definition of
 //! PersistentPodState.
 
 mod clock;
@@ -28,7 +29,8 @@ use pps_e2e::{
 use crate::behaviour::permissions::EVICTION;
 use crate::support;
 
-/// A cluster without the policy, so that replaced Pods start on any node and there is much to record.
+/// A cluster without the policy, so that replaced Pods start on any node and there is much to
+/// record.
 fn without_policy() -> ClusterBuilder {
     Cluster::builder().deployed_rights()
 }

@@ -1,4 +1,5 @@
-//! What a `GitOps` tool sees: what it applies, it reads back, and the examples for Argo CD and Flux work.
+//! What a `GitOps` tool sees: what it applies, it reads back, and the examples for Argo CD and Flux
+//! work.
 
 use std::collections::BTreeSet;
 
@@ -135,8 +136,8 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
             continue;
         }
         cluster.apply_objects(&objects).await.unwrap();
-        // Controllers have changed what they change: they have filled the aggregated roles, and seen the
-        // Deployment.
+        // Controllers have changed what they change: they have filled the aggregated roles, and
+        // seen the Deployment.
         wait_for("the Deployment to be observed", TIMEOUT, async || {
             let path = "-o=jsonpath={.metadata.generation} {.status.observedGeneration}";
             let seen = [
@@ -213,7 +214,8 @@ fn the_examples_for_argo_cd_and_flux_render_without_a_cluster() {
         ),
         (&version, &version)
     );
-    // Else what policies still need is removed first, and only then Kubewarden refuses to change them.
+    // Else what policies still need is removed first, and only then Kubewarden refuses to change
+    // them.
     assert!(
         argo["spec"]["syncPolicy"]["syncOptions"]
             .as_array()
@@ -286,7 +288,8 @@ async fn users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded(cl
     }
 }
 
-/// As Kubewarden's controller makes the Pods of a PolicyServer, and as the Deployment makes the sidecar's.
+/// As Kubewarden's controller makes the Pods of a PolicyServer, and as the Deployment makes the
+/// sidecar's.
 async fn namespaces_that_enforce_the_profile_restricted_take_all_pods(cluster: &Cluster) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "restricted",
         "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});

@@ -15,8 +15,8 @@ use pps_e2e::repository::policy_path;
 
 use self::meter::{Measurement, Meter};
 
-/// What a payload may cost the guest: far less than the two seconds after which PolicyServer interrupts a
-/// policy.
+/// What a payload may cost the guest: far less than the two seconds after which PolicyServer
+/// interrupts a policy.
 const INSTRUCTIONS: u64 = 1_000_000_000;
 const MEMORY: u64 = 256 << 20;
 

@@ -1,5 +1,5 @@
-//! The product as users install it: pushed to a registry, installed from `deploy/`, pulled and run as the
-//! manifests say.
+//! The product as users install it: pushed to a registry, installed from `deploy/`, pulled and run
+//! as the manifests say.
 //!
 //! With `POLICY_SERVER=path` one more test serves the policy with Kubewarden's own PolicyServer.
 

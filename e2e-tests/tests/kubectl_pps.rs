@@ -1,7 +1,7 @@
 //! `kubectl pps` on a real control plane: what each command answers, and that Pods really move.
 //!
-//! All scenarios share a cluster; each has its own namespace and Nodes. The last ones run without the
-//! sidecar.
+//! All scenarios share a cluster; each has its own namespace and Nodes. The last ones run without
+//! the sidecar.
 
 mod answers;
 mod command_line;

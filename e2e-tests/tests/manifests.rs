@@ -1,4 +1,5 @@
-//! kustomize renders all of `deploy/`. That a real API server takes the result unchanged is in `gitops.rs`.
+//! kustomize renders all of `deploy/`. That a real API server takes the result unchanged is in
+//! `gitops.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +41,8 @@ fn every_kustomization_builds() {
     }
 }
 
-/// The bindings of the role that reads PersistentPodStates: the PolicyServer's name and its ServiceAccount.
+/// The bindings of the role that reads PersistentPodStates: the PolicyServer's name and its
+/// ServiceAccount.
 fn policy_server_accounts(objects: &[Value]) -> BTreeMap<String, Value> {
     let bindings = objects.iter().filter(|object| {
         object["kind"] == "ClusterRoleBinding" && object["roleRef"]["name"] == "pps-policy"
@@ -262,8 +264,8 @@ async fn a_cluster_takes_the_manifests_and_keeps_states_without_them() {
     .unwrap();
 }
 
-/// Follows requests of the sidecar and of the policies through API priority and fairness. A flood of other
-/// accounts, or a large list, must not delay Leases, writes and lookups.
+/// Follows requests of the sidecar and of the policies through API priority and fairness. A flood
+/// of other accounts, or a large list, must not delay Leases, writes and lookups.
 async fn leases_writes_and_lookups_are_kept_apart_from_other_requests(cluster: &Cluster) {
     let objects = as_served(
         render_kustomize("deploy").unwrap(),

@@ -1,5 +1,5 @@
-//! What only newer versions of Kubernetes can be tried with: `KUBEBUILDER_ASSETS` names the folder of their
-//! programs.
+//! What only newer versions of Kubernetes can be tried with: `KUBEBUILDER_ASSETS` names the folder
+//! of their programs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,8 @@ use tokio::time::timeout;
 
 use crate::support::TIMEOUT;
 
-/// From this version on server-side apply is stable, policy/v1 has evictions, and definitions have rules.
+/// From this version on server-side apply is stable, policy/v1 has evictions, and definitions have
+/// rules.
 const NEEDED: Version = Version::minor(23);
 
 /// A cluster with Kubewarden's definitions, if it is new enough.

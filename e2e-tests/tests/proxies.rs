@@ -163,7 +163,8 @@ impl World {
         Scratch::file("proxied", kubeconfig.to_string()).unwrap()
     }
 
-    /// The programs, each with a command and a word of the answer of an API server that was reached.
+    /// The programs, each with a command and a word of the answer of an API server that was
+    /// reached.
     fn programs(&self) -> [(PathBuf, &'static [&'static str], &'static str); 3] {
         let built = plugin::folder().unwrap();
         let check: &[&str] = &["check", "--all", "--skip-registry", "--without-policies"];
@@ -178,8 +179,8 @@ impl World {
         ]
     }
 
-    /// Runs a program, which must reach the API server. Returns the way that it took, as the proxies logged
-    /// it.
+    /// Runs a program, which must reach the API server. Returns the way that it took, as the
+    /// proxies logged it.
     async fn way_of(
         &self,
         program: &PathBuf,

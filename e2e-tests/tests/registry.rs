@@ -1,5 +1,5 @@
-//! What `pps-publish` pushes to a real registry can be read by others: by an independent reader, by the waPC
-//! host, as a root file system, and by kwctl if there is one.
+//! What `pps-publish` pushes to a real registry can be read by others: by an independent reader, by
+//! the waPC host, as a root file system, and by kwctl if there is one.
 
 mod chart;
 mod image;

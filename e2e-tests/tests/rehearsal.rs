@@ -1,6 +1,6 @@
-//! A release, pushed to a registry with TLS and a private authority, and installed on real nodes from nothing
-//! but its folder and that registry: applied, installed as the quick start says, upgraded and rolled back
-//! while Pods are replaced, and removed.
+//! A release, pushed to a registry with TLS and a private authority, and installed on real nodes
+//! from nothing but its folder and that registry: applied, installed as the quick start says,
+//! upgraded and rolled back while Pods are replaced, and removed.
 //!
 //! `PPS_RELEASE_DIR` names the folder, which `make release` has filled.
 
@@ -102,7 +102,8 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     assert_eq!(workloads.states("db").await, recorded);
     verified("install.yaml runs on real nodes from a registry with TLS and a private authority");
     verified(
-        "the next manifests are applied: no Pod is refused or loses its place; removed, they keep all states",
+        "the next manifests are applied: no Pod is refused or loses its place; removed, they keep \
+         all states",
     );
 
     // Here the quick start's registry has TLS, and another address.
@@ -193,8 +194,9 @@ fn unpack(archive: &Path, folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// Pushes the folder's files to a registry that the nodes use in place of the one that the files name, and
-/// once more under the quick start's path, which gives the same digests. Signs them, if cosign is here.
+/// Pushes the folder's files to a registry that the nodes use in place of the one that the files
+/// name, and once more under the quick start's path, which gives the same digests. Signs them, if
+/// cosign is here.
 async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
     let nodes = cluster.real_nodes().unwrap();
     let options = RegistryOptions {
@@ -227,7 +229,8 @@ async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
         "make release and make publish pack the same chart"
     );
     verified(
-        "the same files, pushed twice, have the same digests; the pushed chart is that of the folder",
+        "the same files, pushed twice, have the same digests; the pushed chart is that of the \
+         folder",
     );
     sign(
         &registry,

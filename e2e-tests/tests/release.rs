@@ -193,8 +193,8 @@ fn release_is_complete_and_reproducible() {
     assert_eq!(digest_sums(&again), sums);
 }
 
-/// As krew does it: the archive that the manifest names, checked and unpacked; then kubectl finds the
-/// program.
+/// As krew does it: the archive that the manifest names, checked and unpacked; then kubectl finds
+/// the program.
 fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
     let manifest = manifests::read(&dist.join("pps.yaml")).unwrap().remove(0);
     let platforms = manifest["spec"]["platforms"].as_array().unwrap();

@@ -1,5 +1,5 @@
-//! Which requests a real API server sends to the policies, and that it creates all other Pods while nobody
-//! answers.
+//! Which requests a real API server sends to the policies, and that it creates all other Pods while
+//! nobody answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -397,8 +397,8 @@ async fn wait_for_pods(cluster: &Cluster, namespace: &str, prefixes: &[&str]) {
     .unwrap();
 }
 
-/// The product with the scenarios' Database as a custom kind, as deploy/README.md says: a copy of the
-/// component with the kind named in `workload.yaml`.
+/// The product with the scenarios' Database as a custom kind, as deploy/README.md says: a copy of
+/// the component with the kind named in `workload.yaml`.
 fn kustomization_for_databases() -> Scratch {
     let deploy = repository_file("deploy");
     let copy = Scratch::path_for("databases");

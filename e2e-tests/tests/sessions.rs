@@ -1,8 +1,9 @@
-//! The golden corpus as kwctl sessions: each lists the host calls that a case expects, with their answers.
+//! The golden corpus as kwctl sessions: each lists the host calls that a case expects, with their
+//! answers.
 //!
-//! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only those that
-//! `e2e.bats` and `docs/publishing.md` use. All of them are replayed here, and also by the kwctl that `KWCTL`
-//! names or that is on the PATH.
+//! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only
+//! those that `e2e.bats` and `docs/publishing.md` use. All of them are replayed here, and also by
+//! the kwctl that `KWCTL` names or that is on the PATH.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -119,8 +120,8 @@ fn kept_sessions_are_those_shown_and_match_the_corpus() {
         .collect();
     assert!(
         different.is_empty(),
-        "e2e-tests/sessions differs from testdata/cases: {different:?}.\n\
-         To update it: UPDATE=1 cargo test -p pps-e2e --test sessions"
+        "e2e-tests/sessions differs from testdata/cases: {different:?}.\nTo update it: UPDATE=1 \
+         cargo test -p pps-e2e --test sessions"
     );
 }
 

@@ -1,9 +1,9 @@
-//! Random worlds on a real control plane go as the simulation says: which nodes Pods may land on, which stay
-//! Pending, what the policy injects, and what the sidecar records.
+//! Random worlds on a real control plane go as the simulation says: which nodes Pods may land on,
+//! which stay Pending, what the policy injects, and what the sidecar records.
 //!
-//! The real scheduler takes any of several best nodes. The simulation takes over that choice and continues
-//! from there. `PPS_E2E_SEED=n` repeats a run, and `PPS_E2E_WORLDS=n` and `PPS_E2E_ACTIONS=n` set how many
-//! worlds there are, and how many actions in each.
+//! The real scheduler takes any of several best nodes. The simulation takes over that choice and
+//! continues from there. `PPS_E2E_SEED=n` repeats a run, and `PPS_E2E_WORLDS=n` and
+//! `PPS_E2E_ACTIONS=n` set how many worlds there are, and how many actions in each.
 
 mod live;
 mod notice;
@@ -27,7 +27,8 @@ use crate::{
 use live::Live;
 use world::World;
 
-/// How long a node is missing before its states are dropped. Pods have to be placed again within it.
+/// How long a node is missing before its states are dropped. Pods have to be placed again within
+/// it.
 const GRACE: Duration = Duration::from_secs(4);
 const WORLDS: usize = 2;
 const PLACES: usize = 4;
@@ -80,7 +81,8 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 async fn live_through(cluster: &Cluster, name: &'static str) {
-    // Newer controllers create Pods of a parallel workload at the same time, so that their order is unknown.
+    // Newer controllers create Pods of a parallel workload at the same time, so that their order is
+    // unknown.
     let may_be_parallel = cluster.control_plane.version() < Version::minor(26);
     let mut world = World::new(name, may_be_parallel);
     let mut live = Live::start(cluster, &world).await;

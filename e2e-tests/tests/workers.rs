@@ -1,5 +1,5 @@
-//! The workers of a policy server, which its policies share: nothing that is missing in the cluster holds one
-//! of them, and a lookup that takes too long is interrupted.
+//! The workers of a policy server, which its policies share: nothing that is missing in the cluster
+//! holds one of them, and a lookup that takes too long is interrupted.
 //!
 //! With `POLICY_SERVER=path` the same tests also run with Kubewarden's own PolicyServer.
 
@@ -234,8 +234,8 @@ async fn delete_definition(cluster: &Cluster) {
     .unwrap();
 }
 
-/// Namespaces that the server has not seen, and a definition that is deleted after the server has cached the
-/// kind.
+/// Namespaces that the server has not seen, and a definition that is deleted after the server has
+/// cached the kind.
 async fn assert_no_worker_is_held(served: &Served) {
     served.assert_every_request_is_answered("cold").await;
     assert_requests_have_a_limit(served).await;
@@ -303,7 +303,8 @@ async fn assert_slow_lookups_are_interrupted(served: &Served) {
         asked.elapsed()
     ));
 
-    // The limits are counted by a clock that ticks each second, so two seconds may be little more than one.
+    // The limits are counted by a clock that ticks each second, so two seconds may be little more
+    // than one.
     served.proxy.slow_down(Duration::from_millis(850));
     let asked = Instant::now();
     let answer = served.client.ask(MAIN, &request).await.unwrap();

@@ -42,7 +42,8 @@ impl fmt::Display for SettingsError {
             Self::NotAnObject(reason) => {
                 write!(
                     f,
-                    "the settings must be an object, such as {{\"onLookupFailure\": \"reject\"}}: {reason}"
+                    "the settings must be an object, such as {{\"onLookupFailure\": \"reject\"}}: \
+                     {reason}"
                 )
             }
             Self::Fields(errors) => {
@@ -63,17 +64,20 @@ impl FieldError {
         match cause {
             Cause::Unknown([first, second]) => {
                 format!(
-                    "{prefix}{path} is unknown: use {prefix}{first} or {prefix}{second}, or remove it"
+                    "{prefix}{path} is unknown: use {prefix}{first} or {prefix}{second}, or \
+                     remove it"
                 )
             }
             Cause::NotOneOf(choices) => {
                 format!("{prefix}{path} is {value}: set it to {choices}, or remove it")
             }
             Cause::NotAPattern => format!(
-                "{prefix}{path} is {value}: use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*"
+                "{prefix}{path} is {value}: use an annotation key, or a prefix that ends in *, \
+                 such as cni.projectcalico.org/*"
             ),
             Cause::NeverInjected => format!(
-                "{prefix}{path} is {value}: remove it; it can never be allowed (its writer treats it as its own state)"
+                "{prefix}{path} is {value}: remove it; it can never be allowed (its writer treats \
+                 it as its own state)"
             ),
         }
     }

@@ -62,7 +62,8 @@ pub(crate) fn check_changes() {
     }
     assert!(
         expected == text,
-        "{CHART} has other changes than CHANGELOG.md. To update it: UPDATE=1 cargo test --test metadata"
+        "{CHART} has other changes than CHANGELOG.md. To update it: UPDATE=1 cargo test --test \
+         metadata"
     );
 }
 

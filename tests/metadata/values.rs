@@ -21,8 +21,8 @@ struct Described {
     description: String,
 }
 
-/// All keys of the file with their comments. From the first line of an example on, a comment is an example: a
-/// line that begins with a dash or an indentation, or that sets a key.
+/// All keys of the file with their comments. From the first line of an example on, a comment is an
+/// example: a line that begins with a dash or an indentation, or that sets a key.
 fn described(text: &str) -> Vec<Described> {
     let mut found = Vec::new();
     let mut path: Vec<(usize, String)> = Vec::new();
@@ -140,13 +140,15 @@ fn the_readme_of_the_chart_has_a_table_of_all_values() {
     }
     assert!(
         readme == expected,
-        "{README} is out of date with values.yaml. To update it: UPDATE=1 cargo test --test metadata"
+        "{README} is out of date with values.yaml. To update it: UPDATE=1 cargo test --test \
+         metadata"
     );
 }
 
 #[test]
 fn a_description_ends_where_an_example_begins() {
-    let text = "# --- A part ---\n\na:\n  # What b is.\n  # More of it.\n  # - c: 1\n  #   # no text\n  b: []\n  # D.\n  d:\n  - e: 1\n    f: 2\n  g: {}\n";
+    let text = "# --- A part ---\n\na:\n  # What b is.\n  # More of it.\n  # - c: 1\n  #   # no \
+                text\n  b: []\n  # D.\n  d:\n  - e: 1\n    f: 2\n  g: {}\n";
     let expected = [
         ("a", ""),
         ("a.b", "What b is. More of it."),

@@ -1,15 +1,17 @@
-//! Evaluates the selectors and the match conditions of a ClusterAdmissionPolicy as the API server does.
+//! Evaluates the selectors and the match conditions of a ClusterAdmissionPolicy as the API server
+//! does.
 //!
-//! The API server uses cel-go, this the crate `cel`. They agree in what the conditions use: `has()` of an
-//! optional field, `exists` over a list, `in` over lists and keys of maps, `startsWith`, `==` of maps, and
-//! `&&` and `||` that ignore an error if the other side decides. They differ in three things:
+//! The API server uses cel-go, this the crate `cel`. They agree in what the conditions use: `has()`
+//! of an optional field, `exists` over a list, `in` over lists and keys of maps, `startsWith`, `==`
+//! of maps, and `&&` and `||` that ignore an error if the other side decides. They differ in three
+//! things:
 //!
-//! - The API server knows the types of `request` when it compiles, and refuses a field that does not exist.
-//!   This crate has no such declarations, so [`compile`] compares names with a list.
-//! - The API server skips the request if any condition is false, even if another one fails. Here each must
-//!   have a result.
-//! - Whole numbers of JSON are unsigned here and signed there. Only `==` of two specs compares numbers, and
-//!   both sides are of one type.
+//! - The API server knows the types of `request` when it compiles, and refuses a field that does
+//!   not exist. This crate has no such declarations, so [`compile`] compares names with a list.
+//! - The API server skips the request if any condition is false, even if another one fails. Here
+//!   each must have a result.
+//! - Whole numbers of JSON are unsigned here and signed there. Only `==` of two specs compares
+//!   numbers, and both sides are of one type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,8 @@ use serde_json::{Value, json};
 
 /// The variables of match conditions.
 const VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
-/// The functions and operators that the conditions may use. Add to this list what the API server knows, too.
+/// The functions and operators that the conditions may use. Add to this list what the API server
+/// knows, too.
 const FUNCTIONS: [&str; 1] = ["startsWith"];
 /// The fields of `request` that the conditions may use.
 const REQUEST_FIELDS: [&str; 8] = [

@@ -1,4 +1,5 @@
-//! Laws about what is sent and what the policy does with it, for any Pod and any PersistentPodState.
+//! Laws about what is sent and what the policy does with it, for any Pod and any
+//! PersistentPodState.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -72,7 +73,8 @@ const LABELS: [&str; 5] = [
 /// The labels of built-in controllers that the policy for custom kinds leaves out.
 const LEFT_OUT: [&str; 3] = ["pod-template-hash", "job-name", "pod-template-generation"];
 
-/// A Pod with at most one controller: the API server refuses others after it has asked the policies.
+/// A Pod with at most one controller: the API server refuses others after it has asked the
+/// policies.
 fn pod() -> impl Strategy<Value = Value> {
     // Half of the owners are near the border.
     let group = prop_oneof![
@@ -195,8 +197,8 @@ fn object_request() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With match conditions, exactly the Pods are sent that the policy looks up and whose kind is recorded.
-    /// Without, at least these.
+    /// With match conditions, exactly the Pods are sent that the policy looks up and whose kind is
+    /// recorded. Without, at least these.
     #[test]
     fn a_pod_is_sent_if_and_only_if_the_policy_looks_it_up_and_its_kind_is_recorded(pod in pod()) {
         let request = pod_request(&pod);
@@ -236,8 +238,8 @@ proptest! {
         if !policy.is_sent(&request, &namespace, true).unwrap() {
             prop_assert!(response.accepted && calls == 0, "{:?}", response.message);
         }
-        // A policy that does not mutate has a validating webhook, and its PolicyServer refuses what it
-        // changes.
+        // A policy that does not mutate has a validating webhook, and its PolicyServer refuses what
+        // it changes.
         prop_assert!(response.mutated_object.is_none());
     }
 }

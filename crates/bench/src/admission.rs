@@ -1,5 +1,5 @@
-//! One admission of a Pod whose state is recorded, by the number of recorded Pods: our policy, which asks the
-//! API server, and OpenKruise's webhook server, with its informer in the process.
+//! One admission of a Pod whose state is recorded, by the number of recorded Pods: our policy,
+//! which asks the API server, and OpenKruise's webhook server, with its informer in the process.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,8 @@ use crate::report::Unit;
 /// The sizes have turns, so that a busy moment hits all alike.
 const ROUNDS: usize = 5;
 const CALLS: usize = 200;
-/// How long a recorder may take until all sizes are complete, counted from its first record. What is not
-/// complete then counts as impossible.
+/// How long a recorder may take until all sizes are complete, counted from its first record. What
+/// is not complete then counts as impossible.
 const LIMIT: Duration = Duration::from_mins(1);
 /// The row that says what an admission costs the API server.
 pub(crate) const API_SERVER_CPU: &str = "CPU of the API server";
@@ -34,7 +34,8 @@ pub(crate) const API_SERVER_CPU: &str = "CPU of the API server";
 /// Takes a figure: how many Pods are recorded, what it is, its unit and its value.
 type Add<'a> = &'a mut dyn FnMut(usize, &str, Unit, f64);
 
-/// Has the product's own recorder record StatefulSets of these sizes, and its own webhook admit their Pods.
+/// Has the product's own recorder record StatefulSets of these sizes, and its own webhook admit
+/// their Pods.
 pub(crate) async fn measure(
     bed: &mut Bed,
     product: Product,

@@ -1,4 +1,5 @@
-//! The control plane of a measurement, without controllers, so that nothing else changes the objects.
+//! The control plane of a measurement, without controllers, so that nothing else changes the
+//! objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +60,8 @@ impl Bed {
             let version = control_plane.version();
             ensure!(
                 version >= OLDEST_FOR_OPENKRUISE,
-                "Kubernetes 1.{} is too old for OpenKruise's manager: set KUBEBUILDER_ASSETS to a folder with the \
-                 programs of 1.{} or newer",
+                "Kubernetes 1.{} is too old for OpenKruise's manager: set KUBEBUILDER_ASSETS to a \
+                 folder with the programs of 1.{} or newer",
                 version.minor,
                 OLDEST_FOR_OPENKRUISE.minor
             );
@@ -99,8 +100,8 @@ impl Bed {
         self.control_plane.client()
     }
 
-    /// Removes the objects of the former turn, serves the product's definition and writes new objects. The
-    /// canary is always among them.
+    /// Removes the objects of the former turn, serves the product's definition and writes new
+    /// objects. The canary is always among them.
     pub(crate) async fn prepare(&self, product: Product, layouts: &[Layout]) -> Result<Records> {
         for prefix in ["pods/", "statefulsets/", OBJECTS, "events/"] {
             self.etcd.delete_all(prefix).await?;
@@ -109,8 +110,8 @@ impl Bed {
             self.define(product, &openkruise.definitions).await?;
         }
         let records = self.etcd.follow().await?;
-        // The API server reads etcd's changes in order, so it knows all objects when it knows the canary, the
-        // last one.
+        // The API server reads etcd's changes in order, so it knows all objects when it knows the
+        // canary, the last one.
         let canary = Layout::new(CANARY, 1, 1);
         for layout in layouts.iter().chain([&canary]) {
             manifests::ensure_namespace(&self.client(), layout.namespace).await?;
@@ -132,8 +133,8 @@ impl Bed {
         .await
     }
 
-    /// Replaces the definition. Both name the same two versions, so the API server accepts either over the
-    /// other.
+    /// Replaces the definition. Both name the same two versions, so the API server accepts either
+    /// over the other.
     async fn define(&self, product: Product, theirs: &[Value]) -> Result<()> {
         let ours = manifests::read(&repository_file("deploy/base/crd.yaml"))?;
         let all = if product == Product::Ours {
@@ -159,7 +160,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Waits until the API server shows the objects as the product reads them. That also fills its caches.
+    /// Waits until the API server shows the objects as the product reads them. That also fills its
+    /// caches.
     async fn wait_until_served(
         &self,
         product: Product,

@@ -1,6 +1,6 @@
-//! etcd behind the API server. Objects are written into it directly: creating a hundred thousand Pods through
-//! the API server would take longer than all measurements. And its watch shows what a recorder has stored,
-//! without asking the recorder or the API server.
+//! etcd behind the API server. Objects are written into it directly: creating a hundred thousand
+//! Pods through the API server would take longer than all measurements. And its watch shows what a
+//! recorder has stored, without asking the recorder or the API server.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -138,8 +138,8 @@ impl Records {
             .sum()
     }
 
-    /// Waits until so many Pods are recorded. Returns when the last of them was seen, none after the time
-    /// limit.
+    /// Waits until so many Pods are recorded. Returns when the last of them was seen, none after
+    /// the time limit.
     pub(crate) async fn wait(
         &self,
         namespace: &str,
@@ -205,8 +205,8 @@ fn apply(sender: &watch::Sender<Stored>, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// The number of Pods in a status, in either form. In the compact form, the first word of a bucket is its
-/// number of Pods.
+/// The number of Pods in a status, in either form. In the compact form, the first word of a bucket
+/// is its number of Pods.
 fn recorded(status: &Value) -> usize {
     let buckets = status["packed"]["buckets"].as_object();
     let first = |bucket: &Value| {

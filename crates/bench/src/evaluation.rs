@@ -1,4 +1,5 @@
-//! One evaluation, from bytes to bytes: native and in Wasm, and how it grows with the recorded Pods.
+//! One evaluation, from bytes to bytes: native and in Wasm, and how it grows with the recorded
+//! Pods.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -80,7 +81,8 @@ pub(crate) fn compare_with_native(wasm: &[u8]) -> Result<String> {
     Ok(table(&header, rows))
 }
 
-/// Grows the number of Pods that the PPS has recorded, in the form in which the sidecar writes so many.
+/// Grows the number of Pods that the PPS has recorded, in the form in which the sidecar writes so
+/// many.
 pub(crate) fn measure_by_recorded_pods(wasm: &[u8], sizes: &[usize]) -> Result<String> {
     let case = |pods| {
         let layout = Layout::new("bench", 1, pods);

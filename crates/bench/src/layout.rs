@@ -1,4 +1,5 @@
-//! The measured cluster: StatefulSets, each with a PPS of its name, and their Pods on a hundred Nodes.
+//! The measured cluster: StatefulSets, each with a PPS of its name, and their Pods on a hundred
+//! Nodes.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -98,7 +99,8 @@ impl Layout {
         )
     }
 
-    /// The first PPS with the states of all its Pods, in the form in which the sidecar writes so many.
+    /// The first PPS with the states of all its Pods, in the form in which the sidecar writes so
+    /// many.
     pub(crate) fn recorded_pps(self) -> Value {
         let (_, mut pps) = self.pps(0, Product::Ours);
         let states: BTreeMap<String, PodState> = (0..self.pods)

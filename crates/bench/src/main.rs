@@ -1,4 +1,5 @@
-//! `make bench`: measures what PersistentPodState costs and prints the tables of docs/benchmarks.md.
+//! `make bench`: measures what PersistentPodState costs and prints the tables of
+//! docs/benchmarks.md.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -30,8 +31,8 @@ use self::report::{Figures, count};
 
 /// Measures what PersistentPodState costs and prints Markdown tables.
 ///
-/// Alternatives are measured in turns within one run, so their ratios hold even on a busy machine. Absolute
-/// times depend on the machine.
+/// Alternatives are measured in turns within one run, so their ratios hold even on a busy machine.
+/// Absolute times depend on the machine.
 #[derive(Debug, Parser)]
 #[command(name = "pps-bench", version)]
 struct Args {
@@ -176,7 +177,8 @@ async fn measure_openkruise(is_small: bool, publish: Publish<'_>) -> Result<()> 
                 &mut start,
             )
             .await?;
-            // The limit of its requests makes no difference to OpenKruise's webhook, which makes none.
+            // The limit of its requests makes no difference to OpenKruise's webhook, which makes
+            // none.
             if product == Product::OpenKruiseLifted {
                 continue;
             }

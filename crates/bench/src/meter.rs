@@ -7,7 +7,8 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use procfs::process::Process;
 
-/// CPU time so far, in seconds, with the kernel's full precision: `/proc` counts in hundredths of a second.
+/// CPU time so far, in seconds, with the kernel's full precision: `/proc` counts in hundredths of a
+/// second.
 pub(crate) fn cpu(process: &Process) -> Result<f64> {
     let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(process.pid()))?;
     Ok(Duration::from(clock.now()?).as_secs_f64())
@@ -24,8 +25,8 @@ pub(crate) fn memory(process: &Process) -> Result<(u64, u64)> {
     Ok((kib(status.vmrss)?, kib(status.vmhwm)?))
 }
 
-/// The length of one turn: much longer than reading the clock, much shorter than the machine's fluctuations
-/// in load.
+/// The length of one turn: much longer than reading the clock, much shorter than the machine's
+/// fluctuations in load.
 const TURN: Duration = Duration::from_millis(2);
 const TURNS: usize = 100;
 
@@ -34,8 +35,8 @@ const TURNS: usize = 100;
 pub(crate) struct Timing {
     /// The time of one call: the median of all turns.
     pub(crate) each: Duration,
-    /// The time relative to the first function: the median of the ratios of all rounds. The turns of a round
-    /// are close in time, so a slow minute slows both.
+    /// The time relative to the first function: the median of the ratios of all rounds. The turns
+    /// of a round are close in time, so a slow minute slows both.
     pub(crate) ratio: f64,
 }
 
@@ -66,7 +67,8 @@ fn calls_per_turn(run: &mut dyn FnMut()) -> u32 {
     calls
 }
 
-/// CPU time of this thread, so that a turn in which others had the processor counts as little as any.
+/// CPU time of this thread, so that a turn in which others had the processor counts as little as
+/// any.
 fn time_turn(calls: u32, run: &mut dyn FnMut()) -> f64 {
     let now = || {
         clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// Names the executable of OpenKruise's manager.
 pub(crate) const MANAGER: &str = "OPENKRUISE_MANAGER";
-/// Names the folder of OpenKruise's definitions, `config/crd/bases` in its repository. By default the folder
-/// `crds` beside the manager.
+/// Names the folder of OpenKruise's definitions, `config/crd/bases` in its repository. By default
+/// the folder `crds` beside the manager.
 const DEFINITIONS: &str = "OPENKRUISE_CRDS";
 /// The user of the manager.
 pub(crate) const USER: &str = "kruise-manager";
@@ -48,8 +48,8 @@ fn path_in(variable: &str) -> Option<PathBuf> {
 
 pub(crate) struct OpenKruise {
     pub(crate) manager: PathBuf,
-    /// Without the webhook that converts between versions: it would need certificates, and each version is
-    /// only read as it was written.
+    /// Without the webhook that converts between versions: it would need certificates, and each
+    /// version is only read as it was written.
     pub(crate) definitions: Vec<Value>,
 }
 
@@ -57,8 +57,9 @@ impl OpenKruise {
     pub(crate) fn read() -> Result<Self> {
         let manager = path_in(MANAGER).with_context(|| {
             format!(
-                "{MANAGER} is not set: build OpenKruise's manager (`make build` in its repository), set {MANAGER} to \
-                 the executable, and {DEFINITIONS} to the repository's config/crd/bases"
+                "{MANAGER} is not set: build OpenKruise's manager (`make build` in its \
+                 repository), set {MANAGER} to the executable, and {DEFINITIONS} to the \
+                 repository's config/crd/bases"
             )
         })?;
         ensure!(

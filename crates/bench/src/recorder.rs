@@ -127,7 +127,8 @@ impl Recorder {
             command.arg(format!("--health-probe-addr={health}"));
             command.arg(format!("--metrics-addr=127.0.0.1:{}", free_port()?));
             command.args(["--enable-leader-election=false", "--enable-pprof=false"]);
-            // There is no daemon on these nodes: without it the manager makes no objects for each of them.
+            // There is no daemon on these nodes: without it the manager makes no objects for each
+            // of them.
             command.arg("--feature-gates=KruiseDaemon=false");
             if product == Product::OpenKruiseLifted {
                 command.arg("--rest-config-qps=2000");

@@ -208,8 +208,8 @@ pub(crate) async fn wait(
     }
 }
 
-/// Patches so many Pods once, spread over all workloads, at a rate per second or as fast as possible. Returns
-/// when the last patch was answered.
+/// Patches so many Pods once, spread over all workloads, at a rate per second or as fast as
+/// possible. Returns when the last patch was answered.
 async fn patch_pods(
     client: Client,
     layout: Layout,

@@ -1,5 +1,5 @@
-//! Lists everything that the sidecar watches: the sidecar itself, and kube's `watcher` for the same kinds.
-//! After an expired resource version both do the same again.
+//! Lists everything that the sidecar watches: the sidecar itself, and kube's `watcher` for the same
+//! kinds. After an expired resource version both do the same again.
 
 use std::time::Instant;
 

@@ -42,7 +42,8 @@ impl Unit {
     }
 }
 
-/// The figures of all turns, by row and column. Both are in the order in which they were first added.
+/// The figures of all turns, by row and column. Both are in the order in which they were first
+/// added.
 #[derive(Default)]
 pub(crate) struct Figures {
     columns: Vec<String>,
@@ -100,8 +101,8 @@ impl Figures {
         }
     }
 
-    /// A table of medians. Beside other products it also says who is ahead; one without a figure could not do
-    /// it.
+    /// A table of medians. Beside other products it also says who is ahead; one without a figure
+    /// could not do it.
     pub(crate) fn table(&self, first: &str) -> String {
         let ours = self
             .columns

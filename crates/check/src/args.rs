@@ -13,14 +13,14 @@ use crate::report::{self, API_VERSION, KIND, Versioned};
 use crate::rules::judge;
 use crate::settings::{ExitZero, NAMESPACE, Settings};
 
-/// Checks an installation and says what is wrong: versions, definitions, PolicyServer, policies, webhooks,
-/// the module in its registry, sidecar, other recorders, PersistentPodStates.
+/// Checks an installation and says what is wrong: versions, definitions, PolicyServer, policies,
+/// webhooks, the module in its registry, sidecar, other recorders, PersistentPodStates.
 ///
 /// Writes nothing. Reads no Secret and no Pod's log. Prints each finding with what to do about it;
 /// docs/reference/check.md explains them.
 ///
-/// Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the command line is invalid or if
-/// something could not be read, for example because a permission is missing.
+/// Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the command line is
+/// invalid or if something could not be read, for example because a permission is missing.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
     /// Kubeconfig file to use instead of the default one.
@@ -59,7 +59,8 @@ pub struct Report {
 }
 
 impl CheckArgs {
-    /// Runs the check. `runs_in_cluster` says whether the registry is reached as the PolicyServer reaches it.
+    /// Runs the check. `runs_in_cluster` says whether the registry is reached as the PolicyServer
+    /// reaches it.
     pub async fn run(&self, client: &Client, runs_in_cluster: bool) -> Report {
         let settings = Settings {
             namespace: self.namespace.clone(),

@@ -135,7 +135,8 @@ pub(crate) struct LeaseReads {
 }
 
 impl LeaseReads {
-    /// The holder, if it renewed the Lease between the reads or took it over. Clocks are never compared.
+    /// The holder, if it renewed the Lease between the reads or took it over. Clocks are never
+    /// compared.
     pub(crate) fn living_holder(&self) -> Option<&str> {
         self.holder().filter(|_| self.first != self.second)
     }
@@ -191,7 +192,8 @@ pub(crate) struct Objects {
     pub(crate) more: u64,
 }
 
-/// How the sidecar is set up: as the check's flags say, else as its Deployment says, else its defaults.
+/// How the sidecar is set up: as the check's flags say, else as its Deployment says, else its
+/// defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SidecarSetup {
     pub(crate) recorder: Recorder,
@@ -247,8 +249,8 @@ pub(crate) fn container(deployment: &Deployment) -> Option<&Container> {
     deployment.spec.template.spec.as_ref()?.containers.first()
 }
 
-/// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its environment
-/// (`PPS_FLAG`).
+/// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its
+/// environment (`PPS_FLAG`).
 fn setting(container: &Container, flag: &str) -> Option<String> {
     let variable = format!("PPS_{}", flag.to_uppercase().replace('-', "_"));
     let flag = format!("--{flag}");
@@ -341,8 +343,8 @@ impl Facts {
             && name.as_ref() == Some(&self.settings.sidecar)
     }
 
-    /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer names
-    /// none.
+    /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer
+    /// names none.
     pub(crate) fn account_name(&self) -> &str {
         match (
             self.server

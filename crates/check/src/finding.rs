@@ -41,8 +41,8 @@ impl Finding {
     }
 }
 
-/// What is right or wrong. `docs/reference/check.md` explains each by its name, in this order; names never
-/// change.
+/// What is right or wrong. `docs/reference/check.md` explains each by its name, in this order;
+/// names never change.
 #[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
 pub(crate) enum Diagnosis {
     KubernetesSupported,
@@ -119,7 +119,8 @@ pub(crate) struct Replicas {
     pub(crate) wanted: i32,
 }
 
-/// What makes a policy for Pods be sent other Pods than the one that was installed, or change nothing.
+/// What makes a policy for Pods be sent other Pods than the one that was installed, or change
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
     NotMutating,

@@ -1,5 +1,5 @@
-//! Reads the facts from the cluster and the registry. Writes nothing: the only POST asks what an account may
-//! do.
+//! Reads the facts from the cluster and the registry. Writes nothing: the only POST asks what an
+//! account may do.
 //!
 //! Each request has a limit and a timeout, and fails alone: what cannot be read is a fact, too.
 
@@ -30,11 +30,11 @@ mod tests;
 
 /// How long the check waits for what.
 pub(crate) struct Timing {
-    /// For all answers. The Jobs that run the check have more time, so that it can still say what it has
-    /// found.
+    /// For all answers. The Jobs that run the check have more time, so that it can still say what
+    /// it has found.
     total: Duration,
-    /// How long a holder that lives takes at most to renew its Lease: both recorders renew theirs every two
-    /// seconds.
+    /// How long a holder that lives takes at most to renew its Lease: both recorders renew theirs
+    /// every two seconds.
     lease_interval: Duration,
     /// How long a holder may take to renew its Lease, before it counts as dead.
     lease_duration: Duration,
@@ -157,8 +157,8 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
     facts.server_may_look_up = may;
 }
 
-/// Kubewarden's namespace: where its own webhook leads, else the one that is named. Labels of Deployments say
-/// nothing: whoever may create a Deployment in some namespace can set them.
+/// Kubewarden's namespace: where its own webhook leads, else the one that is named. Labels of
+/// Deployments say nothing: whoever may create a Deployment in some namespace can set them.
 fn kubewarden_namespace(facts: &Facts) -> String {
     let mut all = facts.validating.items().unwrap_or_default().iter();
     let own = all.find(|one| one.metadata.name.as_deref() == Some(KUBEWARDEN_WEBHOOK));
@@ -223,7 +223,8 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
         .iter()
         .filter(here)
         .collect();
-    // The chart names it after the release, and each of several after the namespace that it records.
+    // The chart names it after the release, and each of several after the namespace that it
+    // records.
     let is_ours = |one: &Facts| here.len() == 1 || one.setup.namespace.is_some();
     let facts_of = |one: &Deployment| {
         let sidecar = one.metadata.name.clone().unwrap_or_default();
@@ -251,7 +252,8 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
     facts.sidecars = found;
 }
 
-/// Whether a Deployment runs the sidecar: by its image, because the chart can give it any name and label.
+/// Whether a Deployment runs the sidecar: by its image, because the chart can give it any name and
+/// label.
 fn has_sidecar(deployment: &Deployment) -> bool {
     let image = container(deployment)
         .and_then(|container| container.image.as_deref())

@@ -1,8 +1,9 @@
-//! Checks an installation of PersistentPodState, before anything is bound and afterwards: are versions and
-//! definitions right, is the module there, do the policies run, does somebody record, which Pods are sent?
+//! Checks an installation of PersistentPodState, before anything is bound and afterwards: are
+//! versions and definitions right, is the module there, do the policies run, does somebody record,
+//! which Pods are sent?
 //!
-//! `gather` reads cluster and registry into facts and writes nothing; `rules` make typed findings of them
-//! without I/O; `report` puts these into words.
+//! `gather` reads cluster and registry into facts and writes nothing; `rules` make typed findings
+//! of them without I/O; `report` puts these into words.
 
 #![allow(
     missing_docs,

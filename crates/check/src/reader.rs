@@ -1,5 +1,5 @@
-//! Reads objects from the API server, each request with a limit and a timeout. Remembers what could not be
-//! read.
+//! Reads objects from the API server, each request with a limit and a timeout. Remembers what could
+//! not be read.
 
 use std::error::Error;
 use std::io;
@@ -150,9 +150,9 @@ impl Reader {
             .map(|(found, _)| found)
     }
 
-    /// The objects of a list, up to the limit, and how many more there are. Each is passed through `take` as
-    /// soon as it is read, so that a large list is never in memory as a whole; one that `take` has nothing
-    /// for is a problem. Absent if the kind does not exist.
+    /// The objects of a list, up to the limit, and how many more there are. Each is passed through
+    /// `take` as soon as it is read, so that a large list is never in memory as a whole; one that
+    /// `take` has nothing for is a problem. Absent if the kind does not exist.
     pub async fn list_as<T>(
         &self,
         right: Right,
@@ -177,7 +177,8 @@ impl Reader {
                     params.limit = params.limit.map(|page| page / 2);
                     continue;
                 }
-                // The API server keeps old versions for some minutes only: what was read is incomplete.
+                // The API server keeps old versions for some minutes only: what was read is
+                // incomplete.
                 Err(Failure::Expired) if !is_second_list => {
                     is_second_list = true;
                     found.clear();
@@ -227,8 +228,8 @@ impl Reader {
         }
     }
 
-    /// Whether the ServiceAccount of this namespace and name has a right, also through other roles than the
-    /// product's.
+    /// Whether the ServiceAccount of this namespace and name has a right, also through other roles
+    /// than the product's.
     pub(crate) async fn may(&self, (namespace, name): (&str, &str), right: &Right) -> Read<bool> {
         let (resource, subresource) = right
             .resource
@@ -343,8 +344,8 @@ fn get(url: &str) -> Result<Request<Body>, String> {
     request.map_err(|error| error.to_string())
 }
 
-/// The innermost error: the outer ones only say that a request failed. An `io::Error` does not report the
-/// error that it wraps as its source.
+/// The innermost error: the outer ones only say that a request failed. An `io::Error` does not
+/// report the error that it wraps as its source.
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let wrapped = error
         .downcast_ref::<io::Error>()

@@ -1,11 +1,12 @@
 //! Asks a registry whether it has a module, without credentials and without pulling it.
 //!
-//! It connects as the PolicyServer does: with HTTPS and public authorities, or those that the PolicyServer is
-//! given; for a registry that the PolicyServer lists as insecure, then with HTTPS without verification, then
-//! with HTTP.
+//! It connects as the PolicyServer does: with HTTPS and public authorities, or those that the
+//! PolicyServer is given; for a registry that the PolicyServer lists as insecure, then with HTTPS
+//! without verification, then with HTTP.
 //!
-//! A registry says where its tokens are. That host is asked as the PolicyServer may connect to it, whatever
-//! the registry itself may do: without HTTPS and verification only if the PolicyServer lists that host, too.
+//! A registry says where its tokens are. That host is asked as the PolicyServer may connect to it,
+//! whatever the registry itself may do: without HTTPS and verification only if the PolicyServer
+//! lists that host, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +30,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest token response that is read.
 const MAX_TOKEN: usize = 1 << 20;
 /// What a manifest may be.
-const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
+                         application/vnd.oci.image.index.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json, \
                          application/vnd.docker.distribution.manifest.list.v2+json";
 /// Where Docker Hub's registry is.
@@ -65,8 +67,8 @@ impl Sources<'_> {
         }
     }
 
-    /// The certificates of the authorities to trust: the public ones, and those that the PolicyServer has for
-    /// the host.
+    /// The certificates of the authorities to trust: the public ones, and those that the
+    /// PolicyServer has for the host.
     fn trusted(&self, host: &str) -> Vec<Vec<u8>> {
         let all = self.authorities.into_iter().flatten();
         let own = all
@@ -165,8 +167,8 @@ fn connect(host: &str, way: &Way) -> Result<Client, String> {
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;
     config.accept_invalid_certs = matches!(way, Way::Unverified);
-    // Without any, kube would look for certificates of the system, and fail in an image that has none, also
-    // for HTTP.
+    // Without any, kube would look for certificates of the system, and fail in an image that has
+    // none, also for HTTP.
     config.root_cert = Some(match way {
         Way::Verified(authorities) => authorities.clone(),
         Way::Unverified | Way::PlainHttp => public_authorities().collect(),
@@ -254,7 +256,8 @@ struct Reference {
 }
 
 impl Reference {
-    /// Reads `registry://host/repository:tag`. Returns the answer for a module that is not in a registry.
+    /// Reads `registry://host/repository:tag`. Returns the answer for a module that is not in a
+    /// registry.
     fn parse(module: &str) -> Result<Self, ModuleAnswer> {
         let rest = match module.split_once("://") {
             Some(("registry", rest)) => rest,

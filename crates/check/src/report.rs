@@ -1,7 +1,7 @@
 //! Prints findings: as a table for people, as JSON for programs, and as an exit code.
 //!
-//! Names and messages come from the cluster, and whoever may create an object chooses them. So neither form
-//! passes control characters on: a terminal would obey them.
+//! Names and messages come from the cluster, and whoever may create an object chooses them. So
+//! neither form passes control characters on: a terminal would obey them.
 
 mod words;
 
@@ -43,8 +43,8 @@ pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
     }
 }
 
-/// The findings as a table with lines of this width, and how many there are. Without `--all`, those that are
-/// ok are only counted.
+/// The findings as a table with lines of this width, and how many there are. Without `--all`, those
+/// that are ok are only counted.
 pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = Vec::new();
@@ -242,9 +242,9 @@ mod tests {
             ),
         ];
         let mut facts = Facts::default();
-        let expected = "ERROR     DefinitionVersionNotServed\n          CRD: serves neither v1alpha1 nor v1beta1 with \
-                        the subresource status\n          -> apply our crd.yaml\n\
-                        1 error, 0 warnings, 0 unknown, 0 hints (INFO), 1 ok\n";
+        let expected = "ERROR     DefinitionVersionNotServed\n          CRD: serves neither \
+                        v1alpha1 nor v1beta1 with the subresource status\n          -> apply our \
+                        crd.yaml\n1 error, 0 warnings, 0 unknown, 0 hints (INFO), 1 ok\n";
         assert_eq!(table(&facts, &findings, WIDTH), expected);
         facts.settings.all = true;
         assert!(table(&facts, &findings, WIDTH).starts_with("OK        PolicyServerReady\n"));

@@ -45,7 +45,8 @@ pub enum ExitZero {
     reason = "each is a flag of the command line"
 )]
 pub struct Settings {
-    /// Whether the check runs before an installation, when what it creates may be absent, or after it.
+    /// Whether the check runs before an installation, when what it creates may be absent, or after
+    /// it.
     #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After, hide_short_help = true)]
     pub phase: Phase,
 
@@ -53,8 +54,8 @@ pub struct Settings {
     #[arg(short, long)]
     pub all: bool,
 
-    /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0 if
-    /// something could not be read.
+    /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0
+    /// if something could not be read.
     #[arg(
         long,
         value_name = "WHEN",
@@ -93,7 +94,8 @@ pub struct Settings {
     pub skipped_namespace: Vec<String>,
 
     /// With --phase=before: which namespaces will take part. OptIn: those with the label
-    /// persistent-pod-state/injection=enabled. All: those without persistent-pod-state/injection=disabled.
+    /// persistent-pod-state/injection=enabled. All: those without
+    /// persistent-pod-state/injection=disabled.
     #[arg(long, value_name = "SCOPE", default_value = "OptIn", value_parser = ["OptIn", "All"], hide_short_help = true)]
     pub scope: String,
 
@@ -101,12 +103,13 @@ pub struct Settings {
     #[arg(long, value_name = "registry://…", hide_short_help = true)]
     pub module: Option<String>,
 
-    /// A registry that the PolicyServer to be created may use without verified TLS. May be repeated.
+    /// A registry that the PolicyServer to be created may use without verified TLS. May be
+    /// repeated.
     #[arg(long, value_name = "HOST:PORT", hide_short_help = true)]
     pub insecure_source: Vec<String>,
 
-    /// A registry for which the PolicyServer to be created has certificates of a private authority. May be
-    /// repeated.
+    /// A registry for which the PolicyServer to be created has certificates of a private authority.
+    /// May be repeated.
     #[arg(long, value_name = "HOST:PORT", hide_short_help = true)]
     pub source_authority: Vec<String>,
 

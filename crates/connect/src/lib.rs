@@ -10,8 +10,9 @@ use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-/// The configuration of a client. kube itself would use the environment's proxy also for a server on this
-/// machine, compare `NO_PROXY` with the address of the proxy, and send credentials without TLS.
+/// The configuration of a client. kube itself would use the environment's proxy also for a server
+/// on this machine, compare `NO_PROXY` with the address of the proxy, and send credentials without
+/// TLS.
 pub async fn load(
     kubeconfig: Kubeconfig,
     options: &KubeConfigOptions,
@@ -106,8 +107,8 @@ fn is_direct(server: &Uri, no_proxy: &str) -> bool {
     is_here || host == "localhost" || rules.intercept(server).is_none()
 }
 
-/// A proxy without a scheme is an HTTP proxy. Every SOCKS proxy resolves the name of the server. kube refuses
-/// all other schemes and repeats the URL, which then must have no password.
+/// A proxy without a scheme is an HTTP proxy. Every SOCKS proxy resolves the name of the server.
+/// kube refuses all other schemes and repeats the URL, which then must have no password.
 fn parse(proxy: &str) -> Result<Uri, InvalidUri> {
     let (scheme, rest) = proxy.split_once("://").unwrap_or(("http", proxy));
     match scheme.to_ascii_lowercase().as_str() {

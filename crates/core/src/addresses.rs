@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-/// A Pod's addresses, the primary one first: those in `status.podIPs`, else `status.podIP`. Empty texts are
-/// none.
+/// A Pod's addresses, the primary one first: those in `status.podIPs`, else `status.podIP`. Empty
+/// texts are none.
 pub fn pod_ips<'a>(
     listed: impl IntoIterator<Item = &'a str>,
     single: Option<&'a str>,
@@ -32,9 +32,9 @@ pub fn read_pod_ips(status: &Value) -> Vec<String> {
     pod_ips(listed, status["podIP"].as_str())
 }
 
-/// The addresses in the value of an annotation: a JSON list, or a list with commas, each with or without the
-/// length of a prefix. None if anything else is in it: such a value says no more than that an address is part
-/// of something.
+/// The addresses in the value of an annotation: a JSON list, or a list with commas, each with or
+/// without the length of a prefix. None if anything else is in it: such a value says no more than
+/// that an address is part of something.
 pub fn addresses_in(value: &str) -> Vec<IpAddr> {
     let listed: Vec<String> = serde_json::from_str(value).unwrap_or_else(|_| {
         value
@@ -50,7 +50,8 @@ pub fn addresses_in(value: &str) -> Vec<IpAddr> {
         .unwrap_or_default()
 }
 
-/// Whether a Pod has another value of a recorded annotation, or, if the value is addresses, none of them.
+/// Whether a Pod has another value of a recorded annotation, or, if the value is addresses, none of
+/// them.
 pub fn differs(recorded: &str, own: Option<&str>, ips: &[String]) -> bool {
     let addresses = addresses_in(recorded);
     let ips: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();

@@ -1,7 +1,8 @@
 //! Which annotations may be injected into a Pod.
 //!
-//! Some never are, because their writer treats them as its own state. An administrator can allow or deny
-//! any other. The rules are applied twice: when a PPS names a key, and when a Pod is about to get it.
+//! Some never are, because their writer treats them as its own state. An administrator can allow or
+//! deny any other. The rules are applied twice: when a PPS names a key, and when a Pod is about to
+//! get it.
 
 use std::fmt;
 
@@ -13,32 +14,32 @@ pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
 /// The annotation of a Pod that says whether the Pod is recorded, see [`forbids_recording`].
 pub const RECORD_ANNOTATION: &str = "kruise.io/record-persistent-pod-state";
 
-/// The annotation of a Pod that a client is moving, beside [`RECORD_ANNOTATION`]. Its value says whether the
-/// Pod was `recorded` or `exempt` before.
+/// The annotation of a Pod that a client is moving, beside [`RECORD_ANNOTATION`]. Its value says
+/// whether the Pod was `recorded` or `exempt` before.
 pub const MOVE_ANNOTATION: &str = "kruise.io/persistent-pod-state-move";
 
 /// The label of a namespace that decides whether the namespace is in scope.
 pub const INJECTION_LABEL: &str = "persistent-pod-state/injection";
 
-/// The label selector of the namespaces in scope, unless an administrator chooses another one. It is also
-/// what `kubectl label namespace NAME` needs.
+/// The label selector of the namespaces in scope, unless an administrator chooses another one. It
+/// is also what `kubectl label namespace NAME` needs.
 pub const DEFAULT_NAMESPACE_SELECTOR: &str = "persistent-pod-state/injection=enabled";
 
-/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: the recorded state of its
-/// name stays unchanged, also while the Pod is Ready. Without this, nobody could change the recorded
-/// state of a running Pod before it is created again.
+/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: the recorded state
+/// of its name stays unchanged, also while the Pod is Ready. Without this, nobody could change the
+/// recorded state of a running Pod before it is created again.
 pub fn forbids_recording(value: &str) -> bool {
     value == "false"
 }
 
-/// Annotations that are never injected. Their writer treats them as its own state: a Pod that is created
-/// with one of them would, for example, claim an address that the CNI has not assigned to it. A `*` at the
-/// beginning stands for one or more characters. The second part is the key to list instead, with the same
-/// characters in place of `*`.
+/// Annotations that are never injected. Their writer treats them as its own state: a Pod that is
+/// created with one of them would, for example, claim an address that the CNI has not assigned to
+/// it. A `*` at the beginning stands for one or more characters. The second part is the key to list
+/// instead, with the same characters in place of `*`.
 pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
-    // Kube-OVN has one for each provider of a network: ovn, or <network>.<namespace>.ovn, with .<interface>
-    // after it for a Pod that has several in one network. It takes a network with allocated=true for
-    // configured.
+    // Kube-OVN has one for each provider of a network: ovn, or <network>.<namespace>.ovn, with
+    // .<interface> after it for a Pod that has several in one network. It takes a network with
+    // allocated=true for configured.
     (
         "*.kubernetes.io/allocated",
         Some("*.kubernetes.io/ip_address"),
@@ -48,7 +49,8 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ("ovn.kubernetes.io/vpc_nat_gw_init", None),
     // OVN-Kubernetes passes the addresses that it has allocated to the nodes in it.
     ("k8s.ovn.org/pod-networks", None),
-    // What Multus has done, in its present and in its older spelling. Others read it as the Pod's addresses.
+    // What Multus has done, in its present and in its older spelling. Others read it as the Pod's
+    // addresses.
     (
         "k8s.v1.cni.cncf.io/network-status",
         Some("k8s.v1.cni.cncf.io/networks"),
@@ -57,8 +59,8 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
         "k8s.v1.cni.cncf.io/networks-status",
         Some("k8s.v1.cni.cncf.io/networks"),
     ),
-    // Calico takes these for the Pod's addresses until its status has some; the last one is that of the AWS
-    // VPC CNI.
+    // Calico takes these for the Pod's addresses until its status has some; the last one is that of
+    // the AWS VPC CNI.
     (
         "cni.projectcalico.org/podIP",
         Some("cni.projectcalico.org/ipAddrs"),
@@ -69,8 +71,8 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ),
     ("cni.projectcalico.org/containerID", None),
     ("vpc.amazonaws.com/pod-ips", None),
-    // AWS's VPC resource controller takes these for the interface or the address that it has given to the
-    // Pod, and its own webhook refuses a new Pod that has the first one.
+    // AWS's VPC resource controller takes these for the interface or the address that it has given
+    // to the Pod, and its own webhook refuses a new Pod that has the first one.
     ("vpc.amazonaws.com/pod-eni", None),
     ("vpc.amazonaws.com/PrivateIPv4Address", None),
     // GKE's network plugin says in it which addresses it has given to the Pod in further networks.
@@ -97,7 +99,8 @@ fn forbid_always(key: &str) -> Option<Forbidden<'_>> {
     })
 }
 
-/// One annotation key, or all keys with a prefix: `cni.projectcalico.org/*`. The case of letters counts.
+/// One annotation key, or all keys with a prefix: `cni.projectcalico.org/*`. The case of letters
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
@@ -176,7 +179,8 @@ impl fmt::Display for Forbidden<'_> {
             }
             Self::Denied { pattern } => write!(
                 f,
-                "it is denied by \"{pattern}\" in the policy's settings.annotations.deny; remove it"
+                "it is denied by \"{pattern}\" in the policy's settings.annotations.deny; remove \
+                 it"
             ),
             Self::NotAllowed => {
                 f.write_str("it is not in the policy's settings.annotations.allow; remove it")
@@ -321,11 +325,13 @@ mod tests {
             ),
             (
                 "ovn.kubernetes.io/allocated",
-                "it can never be persisted; use \"ovn.kubernetes.io/ip_address\" (its writer treats it as its own state)",
+                "it can never be persisted; use \"ovn.kubernetes.io/ip_address\" (its writer \
+                 treats it as its own state)",
             ),
             (
                 "net1.shop.ovn.kubernetes.io/allocated",
-                "it can never be persisted; use \"net1.shop.ovn.kubernetes.io/ip_address\" (its writer treats it as its own state)",
+                "it can never be persisted; use \"net1.shop.ovn.kubernetes.io/ip_address\" (its \
+                 writer treats it as its own state)",
             ),
             (
                 "cni.projectcalico.org/containerID",

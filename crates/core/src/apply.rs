@@ -1,8 +1,8 @@
 //! Applies a plan to a Pod's JSON.
 //!
-//! Works on the JSON value and never on a typed Pod, which would drop every field that its type does not
-//! have. Two properties hold for every Pod and plan: applying a plan twice gives the same Pod as applying
-//! it once, and only what the plan names changes (`tests/apply_properties.rs`).
+//! Works on the JSON value and never on a typed Pod, which would drop every field that its type
+//! does not have. Two properties hold for every Pod and plan: applying a plan twice gives the same
+//! Pod as applying it once, and only what the plan names changes (`tests/apply_properties.rs`).
 
 use std::fmt;
 
@@ -79,14 +79,16 @@ impl std::error::Error for ApplyError {}
 
 /// Injects a plan into a Pod.
 ///
-/// - Required: every requirement is added to every node selector term that the Pod has. A node needs to
-///   match one term only, so a new term would allow more nodes, not fewer. An empty term matches no node and
-///   stays empty. A Pod without required node affinity gets one term. A Pod whose lists have more
-///   than [`MAX_POD_ITEMS`] items is refused: without the requirements it could start on the wrong node.
+/// - Required: every requirement is added to every node selector term that the Pod has. A node
+///   needs to match one term only, so a new term would allow more nodes, not fewer. An empty term
+///   matches no node and stays empty. A Pod without required node affinity gets one term. A Pod
+///   whose lists have more than [`MAX_POD_ITEMS`] items is refused: without the requirements it
+///   could start on the wrong node.
 /// - Preferred: each preference that the Pod does not have yet is appended.
-/// - Annotations: each key that the Pod does not have yet is added, unless the API server would then refuse
-///   the Pod for the size of its annotations.
-/// - [`INJECTED_ANNOTATION`] is added if and only if something else was, and the Pod has room for it.
+/// - Annotations: each key that the Pod does not have yet is added, unless the API server would
+///   then refuse the Pod for the size of its annotations.
+/// - [`INJECTED_ANNOTATION`] is added if and only if something else was, and the Pod has room for
+///   it.
 ///
 /// ```
 /// use pps_core::plan::Requirement;
@@ -143,7 +145,8 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
             .map(|requirement| requirement.key.clone())
             .collect());
     };
-    // Without terms it matches no node and the API server refuses it; a new term would make it match.
+    // Without terms it matches no node and the API server refuses it; a new term would make it
+    // match.
     let terms = match as_object(required, path)?.get_mut("nodeSelectorTerms") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(terms) => as_list(terms, &format!("{path}.nodeSelectorTerms"))?,
@@ -223,7 +226,8 @@ fn apply_annotations(
     let mut size = INJECTED_ANNOTATION.len() + plan.pps.len() + own.sum::<usize>();
     let no_room = |key: &str| {
         format!(
-            "annotation {} of PersistentPodState {} is not injected: this Pod's annotations would exceed 256 KiB, and the API server would refuse it; shorten them",
+            "annotation {} of PersistentPodState {} is not injected: this Pod's annotations would \
+             exceed 256 KiB, and the API server would refuse it; shorten them",
             shorten(key),
             plan.pps
         )
@@ -544,7 +548,8 @@ mod tests {
             ),
             (
                 with_terms(&json!(["x"])),
-                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0] is not an object",
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.\
+                 nodeSelectorTerms[0] is not an object",
             ),
         ] {
             let mut pod = pod;

@@ -10,9 +10,9 @@ use crate::spread_constraint::unreachable_spreads;
 /// A Pod that is created can have any number of spread constraints: it is validated later.
 const MAX_SPREAD_WARNINGS: usize = 4;
 
-/// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the plan's
-/// required topology allows, or whose spread constraints may. Such a Pod stays Pending: the plan overwrites
-/// nothing of the Pod's own.
+/// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the
+/// plan's required topology allows, or whose spread constraints may. Such a Pod stays Pending: the
+/// plan overwrites nothing of the Pod's own.
 pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
     let spec = &pod["spec"];
     let mut warnings = Vec::new();
@@ -22,7 +22,8 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
         {
             let own = shorten(own);
             warnings.push(format!(
-                "this Pod will stay Pending: its spec.nodeSelector requires {key}={own}, PersistentPodState {} requires {key}={value}; change one of them",
+                "this Pod will stay Pending: its spec.nodeSelector requires {key}={own}, \
+                 PersistentPodState {} requires {key}={value}; change one of them",
                 plan.pps
             ));
         }
@@ -43,7 +44,8 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
             .map(|Requirement { key, value }| format!("{key}={value}"))
             .collect();
         warnings.push(format!(
-            "this Pod will stay Pending: no term of its required node affinity allows what PersistentPodState {} requires; change one of them ({})",
+            "this Pod will stay Pending: no term of its required node affinity allows what \
+             PersistentPodState {} requires; change one of them ({})",
             plan.pps,
             shorten(&required.join(", "))
         ));
@@ -53,8 +55,14 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
         .take(MAX_SPREAD_WARNINGS)
     {
         warnings.push(format!(
-            "this Pod may stay Pending: its spec.topologySpreadConstraints[{}] asks for {} domains of {}, PersistentPodState {} leaves one; lower minDomains or set nodeAffinityPolicy: Ignore in it (else at most {} of its Pods fits)",
-            spread.index, spread.min_domains, shorten(spread.topology_key), plan.pps, spread.max_skew
+            "this Pod may stay Pending: its spec.topologySpreadConstraints[{}] asks for {} \
+             domains of {}, PersistentPodState {} leaves one; lower minDomains or set \
+             nodeAffinityPolicy: Ignore in it (else at most {} of its Pods fits)",
+            spread.index,
+            spread.min_domains,
+            shorten(spread.topology_key),
+            plan.pps,
+            spread.max_skew
         ));
     }
     warnings
@@ -80,8 +88,8 @@ fn excludes_label(expression: &Value, plan: &Plan) -> bool {
         .any(|requirement| !matches(expression, &requirement.value))
 }
 
-/// Whether a match field excludes the recorded node, where the plan requires its host name label. A match
-/// field compares the node's name, which can differ from that label.
+/// Whether a match field excludes the recorded node, where the plan requires its host name label. A
+/// match field compares the node's name, which can differ from that label.
 fn excludes_node(field: &Value, plan: &Plan) -> bool {
     field["key"] == "metadata.name"
         && !plan.node_name.is_empty()
@@ -92,8 +100,8 @@ fn excludes_node(field: &Value, plan: &Plan) -> bool {
         && !matches(field, &plan.node_name)
 }
 
-/// Whether a node selector requirement matches a label with this value. An unknown operator is assumed to
-/// match, so that it causes no false warning.
+/// Whether a node selector requirement matches a label with this value. An unknown operator is
+/// assumed to match, so that it causes no false warning.
 fn matches(requirement: &Value, value: &str) -> bool {
     let values = list(&requirement["values"]);
     let is_listed = || values.iter().any(|one| one == value);

@@ -1,9 +1,11 @@
-//! Changes of recorded states that a user makes by hand: states are dropped, rewritten, or taken from a file.
+//! Changes of recorded states that a user makes by hand: states are dropped, rewritten, or taken
+//! from a file.
 //!
-//! The sidecar records what it sees; these functions write what a user wants instead. Each returns one write
-//! that applies only to the object version from which it was computed, keeps the form that the object has,
-//! and changes nothing but the states of these Pods and their number. A bucket of the compact form is written
-//! again as a whole, and what `podStates` says of its Pods is taken into it.
+//! The sidecar records what it sees; these functions write what a user wants instead. Each returns
+//! one write that applies only to the object version from which it was computed, keeps the form
+//! that the object has, and changes nothing but the states of these Pods and their number. A bucket
+//! of the compact form is written again as a whole, and what `podStates` says of its Pods is taken
+//! into it.
 
 mod check;
 mod error;
@@ -28,14 +30,16 @@ pub struct Edit {
     pub changes: BTreeMap<String, Change>,
     /// What changes in the status, as a merge patch (RFC 7396).
     pub status: Value,
-    /// The body of a patch of the status: a list is a JSON patch (RFC 6902), anything else a merge patch (RFC
-    /// 7396). If the object has changed since it was read, the API server answers with a conflict.
+    /// The body of a patch of the status: a list is a JSON patch (RFC 6902), anything else a merge
+    /// patch (RFC 7396). If the object has changed since it was read, the API server answers with a
+    /// conflict.
     pub body: Value,
 }
 
 impl Edit {
-    /// Also removes the UID of the workload for which the states were recorded: the sidecar drops the states
-    /// of a workload that is gone, and keeps states without a UID for the next workload of the name.
+    /// Also removes the UID of the workload for which the states were recorded: the sidecar drops
+    /// the states of a workload that is gone, and keeps states without a UID for the next workload
+    /// of the name.
     pub fn forget_workload(&mut self) {
         self.status["targetUID"] = Value::Null;
         match &mut self.body {
@@ -76,8 +80,8 @@ pub struct Merge {
     pub kept: BTreeSet<String>,
 }
 
-/// What is recorded in an object in JSON, in either form or both, by Pod. A Pod whose entry is empty has no
-/// state.
+/// What is recorded in an object in JSON, in either form or both, by Pod. A Pod whose entry is
+/// empty has no state.
 pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
     let mut entries = Object::read(pps)?.entries;
     entries.retain(|_, state| *state != PodState::default());
@@ -92,8 +96,8 @@ pub fn plain_states(pps: &Value) -> Result<Map<String, Value>, EditError> {
         .collect())
 }
 
-/// What a move keeps of a state: every recorded value except the node and the topology keys that the user
-/// gives up.
+/// What a move keeps of a state: every recorded value except the node and the topology keys that
+/// the user gives up.
 pub fn without_node(state: &PodState, given_up: &[String]) -> PodState {
     let mut kept = PodState {
         node_name: String::new(),
@@ -116,10 +120,12 @@ pub fn drop_states<'a>(
     )
 }
 
-/// Records a state for a Pod, or drops the Pod's state. Returns no edit if the object has that state already.
+/// Records a state for a Pod, or drops the Pod's state. Returns no edit if the object has that
+/// state already.
 ///
-/// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads the Pod
-/// before it records it again. So a state of a Pod that may still run is emptied and not dropped.
+/// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads
+/// the Pod before it records it again. So a state of a Pod that may still run is emptied and not
+/// dropped.
 pub fn set_state(
     pps: &Value,
     pod: &str,
@@ -129,8 +135,8 @@ pub fn set_state(
     object.edit(pps, [(pod.to_owned(), state.cloned())].into())
 }
 
-/// Takes over states, such as those of another cluster. Empty ones are left out. Pods that have a state keep
-/// it, unless it may be overwritten.
+/// Takes over states, such as those of another cluster. Empty ones are left out. Pods that have a
+/// state keep it, unless it may be overwritten.
 pub fn merge(
     pps: &Value,
     states: &BTreeMap<String, PodState>,
@@ -154,7 +160,8 @@ pub fn merge(
     })
 }
 
-/// The same. If `podStates` is too small for the states, an object without states gets the compact form.
+/// The same. If `podStates` is too small for the states, an object without states gets the compact
+/// form.
 pub fn merge_or_compact(
     pps: &Value,
     states: &BTreeMap<String, PodState>,

@@ -1,5 +1,5 @@
-//! The fields of a Pod that an injection reads and changes. All others stay text: they cost nothing to parse
-//! or to write, and cannot change, whatever they are.
+//! The fields of a Pod that an injection reads and changes. All others stay text: they cost nothing
+//! to parse or to write, and cannot change, whatever they are.
 
 use serde::de::Error as _;
 use serde_json::value::RawValue;
@@ -8,15 +8,16 @@ use serde_json::{Error, Map, Value};
 use crate::json::to_text;
 use crate::pick::pick_with_nulls;
 
-/// How the keys begin that `serde_json` gives to the text of a number and to a text that is parsed later. It
-/// would read a map with such a key as that number or text.
+/// How the keys begin that `serde_json` gives to the text of a number and to a text that is parsed
+/// later. It would read a map with such a key as that number or text.
 const PRIVATE_KEY: &[u8] = b"\"$serde_json::private::";
 
-/// How deep a Pod can be nested: a host that reads the answer stops at 128, with the answer around the Pod.
+/// How deep a Pod can be nested: a host that reads the answer stops at 128, with the answer around
+/// the Pod.
 const MAX_DEPTH: i32 = 126;
 
-/// A Pod's text, and its parsed fields: `metadata.annotations`, `spec.affinity`, `spec.nodeSelector` and
-/// `spec.topologySpreadConstraints`.
+/// A Pod's text, and its parsed fields: `metadata.annotations`, `spec.affinity`,
+/// `spec.nodeSelector` and `spec.topologySpreadConstraints`.
 ///
 /// ```
 /// use pps_core::excerpt::Excerpt;
@@ -90,7 +91,8 @@ impl<'j> Excerpt<'j> {
 }
 
 impl<'j> Part<'j> {
-    /// Reads a part of a Pod, and parses these fields of it into `pod`. Only the first can be changed.
+    /// Reads a part of a Pod, and parses these fields of it into `pod`. Only the first can be
+    /// changed.
     fn read(
         pod: &mut Map<String, Value>,
         name: &'static str,
@@ -147,8 +149,8 @@ fn is_object(value: &RawValue) -> bool {
     value.get().starts_with('{')
 }
 
-/// Fails if a text is nested too deep, or has half a surrogate pair. What is skipped is not parsed, which
-/// would notice.
+/// Fails if a text is nested too deep, or has half a surrogate pair. What is skipped is not parsed,
+/// which would notice.
 fn check(text: &str) -> Result<(), Error> {
     let (mut depth, mut is_text) = (0_i32, false);
     let mut bytes = text.as_bytes();
@@ -200,14 +202,15 @@ fn check(text: &str) -> Result<(), Error> {
 fn parse(value: &RawValue) -> Result<Value, Error> {
     let text = value.get().as_bytes();
     if has_private_key(text) || has_needless_escape(text) {
-        let message = "it has a field $serde_json::private::…, which no field of a Pod can be called, or a letter as \\u0041";
+        let message = "it has a field $serde_json::private::…, which no field of a Pod can be \
+                       called, or a letter as \\u0041";
         return Err(Error::custom(message));
     }
     serde_json::from_str(value.get())
 }
 
-/// Whether a text has a key of `serde_json`'s own. In a value the quote before such a text would be escaped,
-/// or no colon would follow.
+/// Whether a text has a key of `serde_json`'s own. In a value the quote before such a text would be
+/// escaped, or no colon would follow.
 fn has_private_key(mut text: &[u8]) -> bool {
     // Not `contains`, whose search would add 0.6 KB to the Wasm module.
     while let [_, rest @ ..] = text {
@@ -229,8 +232,8 @@ fn has_private_key(mut text: &[u8]) -> bool {
     false
 }
 
-/// Whether a text has a printable character as a number, which could hide a name from a search. No server
-/// writes other ones so than quotes, the backslash and what HTML reserves.
+/// Whether a text has a printable character as a number, which could hide a name from a search. No
+/// server writes other ones so than quotes, the backslash and what HTML reserves.
 fn has_needless_escape(mut text: &[u8]) -> bool {
     while let [byte, rest @ ..] = text {
         text = rest;

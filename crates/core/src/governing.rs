@@ -1,9 +1,9 @@
 //! Which PPS governs a workload, and aliases: how a single get finds a PPS of any name.
 //!
-//! A PPS may have another name than its workload. The policy finds it without a list, because the sidecar
-//! keeps an alias for it: a PPS under [the workload's second name](second_name), whose `targetRef` names the
-//! other PPS and which says nothing else. An alias proves nothing by itself: a reader checks that the PPS it
-//! points to targets the workload.
+//! A PPS may have another name than its workload. The policy finds it without a list, because the
+//! sidecar keeps an alias for it: a PPS under [the workload's second name](second_name), whose
+//! `targetRef` names the other PPS and which says nothing else. An alias proves nothing by itself:
+//! a reader checks that the PPS it points to targets the workload.
 
 use crate::names::fnv1a;
 use crate::pps::{API_VERSION, GROUP, KIND, TargetReference};
@@ -17,13 +17,14 @@ pub fn target_of_alias(pps: &str) -> TargetReference {
     }
 }
 
-/// The name of the PPS that an object with this `targetRef` is an alias of; `None` if it targets a workload.
+/// The name of the PPS that an object with this `targetRef` is an alias of; `None` if it targets a
+/// workload.
 pub fn aliased(target_ref: &TargetReference) -> Option<&str> {
     (target_ref.group() == GROUP && target_ref.kind == KIND).then_some(&target_ref.name)
 }
 
-/// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload of another
-/// kind: `<name>-<8 hex digits, a hash of group and kind>`, at most 253 characters.
+/// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload
+/// of another kind: `<name>-<8 hex digits, a hash of group and kind>`, at most 253 characters.
 pub fn second_name(target: &TargetReference) -> String {
     let hash = fnv1a(
         target
@@ -47,8 +48,8 @@ pub struct Candidate<'a> {
     pub is_terminating: bool,
 }
 
-/// Whether a PPS with this target can govern a workload: it targets the workload and is not terminating. An
-/// alias targets no workload.
+/// Whether a PPS with this target can govern a workload: it targets the workload and is not
+/// terminating. An alias targets no workload.
 pub fn may_govern(
     workload: &TargetReference,
     target: &TargetReference,
@@ -57,9 +58,10 @@ pub fn may_govern(
     !is_terminating && target.is_same_workload(workload)
 }
 
-/// Which of these objects governs a workload: the one of the workload's own name, which the policy asks for
-/// first; else the one of its [second name](second_name), which it asks for next; else the oldest; of equally
-/// old ones the first by name. Each candidate comes with what the caller knows it by.
+/// Which of these objects governs a workload: the one of the workload's own name, which the policy
+/// asks for first; else the one of its [second name](second_name), which it asks for next; else the
+/// oldest; of equally old ones the first by name. Each candidate comes with what the caller knows
+/// it by.
 pub fn governing<'a, T>(
     workload: &TargetReference,
     candidates: impl IntoIterator<Item = (Candidate<'a>, T)>,

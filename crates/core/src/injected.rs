@@ -1,8 +1,8 @@
 //! What the policy has injected into a Pod: the inverse of [`plan`](crate::plan()) and
 //! [`apply`](crate::apply()).
 //!
-//! The Pod's marker names only the PPS. What is injected are the parts of the Pod that a PPS with this spec
-//! can inject and that the template, from which the Pod was made, does not have.
+//! The Pod's marker names only the PPS. What is injected are the parts of the Pod that a PPS with
+//! this spec can inject and that the template, from which the Pod was made, does not have.
 
 use serde_json::Value;
 
@@ -41,8 +41,8 @@ pub struct Template<'a> {
     pub is_certain: bool,
 }
 
-/// What the policy has injected into a Pod; `None` if its marker is missing. `template` is the one from which
-/// the Pod was made, or may have been.
+/// What the policy has injected into a Pod; `None` if its marker is missing. `template` is the one
+/// from which the Pod was made, or may have been.
 pub fn injected(
     pod: &Value,
     template: Option<Template<'_>>,
@@ -61,8 +61,8 @@ pub fn injected(
         return Some(injected);
     }
     let own = template.map_or(&Value::Null, |template| template.template);
-    // The PPS may have named other keys when the Pod was created. What the Pod requires, and the template
-    // that it was certainly made from does not, is not the template's.
+    // The PPS may have named other keys when the Pod was created. What the Pod requires, and the
+    // template that it was certainly made from does not, is not the template's.
     let is_former = |key: &str| match template {
         Some(template) => {
             is_place(key) || template.is_certain && !key.starts_with("kubernetes.io/")

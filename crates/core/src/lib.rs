@@ -1,8 +1,8 @@
 //! The decisions of PersistentPodState, without any I/O.
 //!
-//! A PersistentPodState (PPS) targets a workload and holds, for each Pod of that workload, where the Pod
-//! ran. This crate decides everything that follows from such an object and from what is known of a Pod, a
-//! Node or a workload:
+//! A PersistentPodState (PPS) targets a workload and holds, for each Pod of that workload, where
+//! the Pod ran. This crate decides everything that follows from such an object and from what is
+//! known of a Pod, a Node or a workload:
 //!
 //! | module | question |
 //! |---|---|
@@ -31,9 +31,9 @@
 //!
 //! # Scope
 //!
-//! No clock, no async, no logging, no Kubernetes client and no Wasm: `serde` and `serde_json` are the
-//! only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, and the feature
-//! `schema` adds JSON schemas for the CRD.
+//! No clock, no async, no logging, no Kubernetes client and no Wasm: `serde` and `serde_json` are
+//! the only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, and the
+//! feature `schema` adds JSON schemas for the CRD.
 
 #![allow(
     missing_docs,

@@ -1,5 +1,5 @@
-//! The limits on everything that a user or the sidecar writes. The schema, the validation, the plan and the
-//! sidecar use the same numbers. Each is far above what real use needs.
+//! The limits on everything that a user or the sidecar writes. The schema, the validation, the plan
+//! and the sidecar use the same numbers. Each is far above what real use needs.
 
 /// Keys in one topology term.
 pub const MAX_TOPOLOGY_KEYS: usize = 64;
@@ -17,16 +17,18 @@ pub const MAX_API_VERSION_LENGTH: usize = 317;
 pub const MAX_KIND_LENGTH: usize = 63;
 /// Entries in `podStates`. The size below which an object is kept is reached long before.
 pub const MAX_POD_STATES: usize = 100_000;
-/// Characters in one bucket of the compact form. The size below which an object is kept is reached before.
+/// Characters in one bucket of the compact form. The size below which an object is kept is reached
+/// before.
 pub const MAX_BUCKET_LENGTH: usize = 2 * 1024 * 1024;
-/// Bytes of all names, keys and values in the states of one object in the compact form, written out.
+/// Bytes of all names, keys and values in the states of one object in the compact form, written
+/// out.
 pub const MAX_UNPACKED_LENGTH: usize = 32 * MAX_BUCKET_LENGTH;
 /// Node labels in one entry: one for each key that a spec can name.
 pub const MAX_RECORDED_LABELS: usize = MAX_TOPOLOGY_KEYS * (1 + MAX_PREFERRED_TERMS);
 /// Characters in the value of a label.
 pub const MAX_LABEL_VALUE_LENGTH: usize = 63;
-/// Characters in the value of an annotation: the API server takes as much, in bytes, for all keys and values
-/// of an object.
+/// Characters in the value of an annotation: the API server takes as much, in bytes, for all keys
+/// and values of an object.
 pub const MAX_ANNOTATION_VALUE_LENGTH: usize = 256 * 1024;
 /// Characters in the audit annotation that lists what was injected.
 pub const MAX_AUDIT_LENGTH: usize = 1024;
@@ -44,15 +46,15 @@ pub const MAX_CONDITION_MESSAGE_LENGTH: usize = 32 * 1024;
 /// Errors or warnings that one answer lists. It says how many more there are.
 pub const MAX_MESSAGES: usize = 20;
 /// Items in a list of a Pod's node affinity, together with what is injected: its terms, required or
-/// preferred, and the expressions in a term. A topology is added to each required term, after a comparison
-/// with each of its expressions.
+/// preferred, and the expressions in a term. A topology is added to each required term, after a
+/// comparison with each of its expressions.
 pub const MAX_POD_ITEMS: usize = 128;
 /// The most bytes that the API server takes as the note of an Event.
 pub const MAX_NOTE_LENGTH: usize = 1024;
-/// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the sidecar keeps
-/// and compares with the nodes. The policy injects one expression with one value for each required key into
-/// each term. Anybody can write a Pod that looks like one of the policy's, and what is kept takes more memory
-/// than what is sent.
+/// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the
+/// sidecar keeps and compares with the nodes. The policy injects one expression with one value for
+/// each required key into each term. Anybody can write a Pod that looks like one of the policy's,
+/// and what is kept takes more memory than what is sent.
 pub const MAX_KEPT_AFFINITY_ITEMS: usize = 256;
 /// Bytes of all keys and values of that affinity.
 pub const MAX_KEPT_AFFINITY_BYTES: usize = 16 * 1024;

@@ -16,8 +16,8 @@ pub(crate) fn is_kind(text: &str) -> bool {
         && !text.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Whether a text can be the key of an annotation. The API server validates it in lower case, unlike the
-/// key of a label.
+/// Whether a text can be the key of an annotation. The API server validates it in lower case,
+/// unlike the key of a label.
 pub fn is_annotation_key(text: &str) -> bool {
     is_label_key(&text.to_ascii_lowercase())
 }
@@ -38,8 +38,8 @@ pub(crate) fn is_label_value(text: &str) -> bool {
         || (text.len() <= 63 && consists_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_."))
 }
 
-/// Whether a terminal obeys or hides a character: control characters, and characters without a width or with
-/// an effect on the direction of text.
+/// Whether a terminal obeys or hides a character: control characters, and characters without a
+/// width or with an effect on the direction of text.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -83,7 +83,8 @@ fn is_lower_case(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Whether a text has only such characters and separators, and begins and ends with such a character.
+/// Whether a text has only such characters and separators, and begins and ends with such a
+/// character.
 fn consists_of(text: &str, is_ordinary: fn(u8) -> bool, separators: &[u8]) -> bool {
     let is_end = |byte: Option<u8>| byte.is_some_and(is_ordinary);
     is_end(text.bytes().next())

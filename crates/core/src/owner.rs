@@ -46,8 +46,8 @@ impl OwnerReference {
     }
 }
 
-/// Kinds whose Pods get a new name each time, so that no state can be found by name. API group and kind,
-/// sorted.
+/// Kinds whose Pods get a new name each time, so that no state can be found by name. API group and
+/// kind, sorted.
 pub const KINDS_WITHOUT_STABLE_NAMES: &[(&str, &str)] = &[
     ("", "Node"),
     ("", "ReplicationController"),
@@ -65,8 +65,8 @@ pub const KINDS_WITHOUT_STABLE_NAMES: &[(&str, &str)] = &[
     ("extensions", "ReplicaSet"),
 ];
 
-/// Whether re-created Pods of this kind of workload keep their names. An unknown kind is assumed to have
-/// stable names.
+/// Whether re-created Pods of this kind of workload keep their names. An unknown kind is assumed to
+/// have stable names.
 pub fn has_stable_names(api_version: &str, kind: &str) -> bool {
     !KINDS_WITHOUT_STABLE_NAMES.contains(&(group_of(api_version), kind))
 }
@@ -78,15 +78,15 @@ pub struct PodIdentity {
     pub name: String,
     /// The controller owner, if there is one.
     pub controller: Option<OwnerReference>,
-    /// The node that the Pod is already bound to. Empty before scheduling, and if it was not read because
-    /// the Pod has no stateful owner anyway.
+    /// The node that the Pod is already bound to. Empty before scheduling, and if it was not read
+    /// because the Pod has no stateful owner anyway.
     pub node_name: String,
 }
 
 impl PodIdentity {
     /// Reads the identity from a Pod in JSON. Stops as soon as the Pod is known to have no
-    /// [stateful owner](Self::stateful_owner), so that other Pods cost little; the rest of the text is then
-    /// not validated.
+    /// [stateful owner](Self::stateful_owner), so that other Pods cost little; the rest of the text
+    /// is then not validated.
     pub fn parse(pod: &str) -> Result<Self, serde_json::Error> {
         let paths = ["metadata.name", "metadata.ownerReferences"];
         let [name, owners] = pick_within(pod, "metadata", paths)?;
@@ -111,8 +111,9 @@ impl PodIdentity {
         Ok(identity)
     }
 
-    /// The workload whose PPS could hold a state for this Pod. `None` if the Pod has no controller owner or
-    /// no name, is already bound to a node, or its controller gives it a new name each time.
+    /// The workload whose PPS could hold a state for this Pod. `None` if the Pod has no controller
+    /// owner or no name, is already bound to a node, or its controller gives it a new name each
+    /// time.
     pub fn stateful_owner(&self) -> Option<&OwnerReference> {
         let unbound_and_named = self.node_name.is_empty() && !self.name.is_empty();
         self.controller

@@ -1,12 +1,13 @@
 //! The compact form of recorded states, for large objects.
 //!
-//! The API server decodes and encodes an object as a tree at each read and each write. In `podStates` a Pod
-//! is several maps of that tree; here a hundred Pods are one string, at a quarter of the size. The Pod's name
-//! alone says in which [`Bucket`] its state is, so a reader asks for one bucket.
+//! The API server decodes and encodes an object as a tree at each read and each write. In
+//! `podStates` a Pod is several maps of that tree; here a hundred Pods are one string, at a quarter
+//! of the size. The Pod's name alone says in which [`Bucket`] its state is, so a reader asks for
+//! one bucket.
 //!
-//! A bucket is a table in text that people can read. The first line says how many Pods follow, and what is in
-//! each column: the Pod, the node, labels and annotations by key. What all values of a column begin and end
-//! with is written there once, around a `*`:
+//! A bucket is a table in text that people can read. The first line says how many Pods follow, and
+//! what is in each column: the Pod, the node, labels and annotations by key. What all values of a
+//! column begin and end with is written there once, around a `*`:
 //!
 //! ```text
 //! 3 web-* node-* label:kubernetes.io/hostname=* label:topology.kubernetes.io/zone=eu-* annotation:example.io/ip=10.16.*
@@ -15,12 +16,12 @@
 //! 2 4 = 1a -
 //! ```
 //!
-//! A cell is `-` if the Pod has no such label or annotation, `=` for a label that is the name of the node,
-//! and `%` if it is empty. `%` and two hexadecimal digits stand for a byte of UTF-8: all but printable ASCII
-//! is written so.
+//! A cell is `-` if the Pod has no such label or annotation, `=` for a label that is the name of
+//! the node, and `%` if it is empty. `%` and two hexadecimal digits stand for a byte of UTF-8: all
+//! but printable ASCII is written so.
 //!
-//! What does not fit this description is [`Damaged`], and never read as another state. Nothing can be told
-//! from a value that was replaced by another one.
+//! What does not fit this description is [`Damaged`], and never read as another state. Nothing can
+//! be told from a value that was replaced by another one.
 
 mod bucket;
 mod claim;
@@ -44,14 +45,15 @@ use crate::pps::PodState;
 /// The version of the form that is described here. An object that has another one is not read.
 pub const VERSION: i32 = 1;
 
-/// From this many states on, an object gets the compact form. Smaller objects stay as `OpenKruise` has them:
-/// at 100 states the compact form saves the API server less than 2 ms for each Pod that is created.
+/// From this many states on, an object gets the compact form. Smaller objects stay as `OpenKruise`
+/// has them: at 100 states the compact form saves the API server less than 2 ms for each Pod that
+/// is created.
 pub const COMPACT_FROM: usize = 200;
 /// Below this many states, an object in the compact form returns to `podStates`.
 pub const COMPACT_UNTIL: usize = 100;
 
-/// The recorded state of one Pod in the status of an object in JSON, in either form. If both have the Pod,
-/// `podStates` is newer: whoever does not know the compact form writes only that.
+/// The recorded state of one Pod in the status of an object in JSON, in either form. If both have
+/// the Pod, `podStates` is newer: whoever does not know the compact form writes only that.
 ///
 /// Of the compact form it needs only the version and the Pod's bucket.
 pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
@@ -86,7 +88,8 @@ pub fn check_version(version: Option<i64>) -> Result<(), Damaged> {
     match version {
         Some(version) if version == i64::from(VERSION) => Ok(()),
         Some(version) => Err(Damaged(format!(
-            "status.packed.version is {version}, which this release cannot read: upgrade PersistentPodState"
+            "status.packed.version is {version}, which this release cannot read: upgrade \
+             PersistentPodState"
         ))),
         None => Err(Damaged("status.packed.version is missing".into())),
     }

@@ -22,7 +22,8 @@ pub struct Plan {
     pub required: Vec<Requirement>,
     /// Labels that the scheduler should prefer.
     pub preferred: Vec<Preference>,
-    /// Annotations, as key and value. A key that the spec repeats is repeated here, with the same value.
+    /// Annotations, as key and value. A key that the spec repeats is repeated here, with the same
+    /// value.
     pub annotations: Vec<(String, String)>,
     /// What to correct in the PPS.
     pub warnings: Vec<String>,
@@ -81,12 +82,12 @@ impl Plan {
 
 /// Plans what to inject into a Pod, given the state that was recorded under its name.
 ///
-/// A topology key or an annotation counts only if the spec still names it *and* a value was recorded
-/// for it. A weight that the API server would refuse is clamped, so that a mistake in a PPS does not
-/// prevent Pods from being created. An annotation that the rules forbid, or that no object can have, is left
-/// out: the PPS may be older than the rules, or may have been created without validation. For the same reason
-/// its lists may be longer than the [limits](crate::limits): then their first items count, so that the Pod
-/// starts all the same.
+/// A topology key or an annotation counts only if the spec still names it *and* a value was
+/// recorded for it. A weight that the API server would refuse is clamped, so that a mistake in a
+/// PPS does not prevent Pods from being created. An annotation that the rules forbid, or that no
+/// object can have, is left out: the PPS may be older than the rules, or may have been created
+/// without validation. For the same reason its lists may be longer than the
+/// [limits](crate::limits): then their first items count, so that the Pod starts all the same.
 ///
 /// ```
 /// use pps_core::{AnnotationRules, PodState, Spec, plan};
@@ -131,7 +132,8 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         }
         let key = shorten(key);
         let warning = format!(
-            "PersistentPodState {pps}: {key} has no recorded value, so this Pod is not bound to it; label the nodes with {key}, or remove it from spec.requiredPersistentTopology"
+            "PersistentPodState {pps}: {key} has no recorded value, so this Pod is not bound to \
+             it; label the nodes with {key}, or remove it from spec.requiredPersistentTopology"
         );
         if !plan.warnings.contains(&warning) {
             plan.warnings.push(warning);
@@ -156,7 +158,8 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         let weight = term.weight.clamp(1, 100);
         if weight != term.weight {
             plan.warnings.push(format!(
-                "PersistentPodState {pps}: spec.preferredPersistentTopology[{index}].weight is {}: use a whole number from 1 to 100 ({weight} is used until then)",
+                "PersistentPodState {pps}: spec.preferredPersistentTopology[{index}].weight is \
+                 {}: use a whole number from 1 to 100 ({weight} is used until then)",
                 term.weight
             ));
         }
@@ -176,7 +179,8 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         };
         let why = match rules.forbid(key) {
             Some(forbidden) => forbidden.to_string(),
-            // A value made from the Pod's addresses has any key. The API server would refuse the Pod.
+            // A value made from the Pod's addresses has any key. The API server would refuse the
+            // Pod.
             None if !is_annotation_key(key) => "it is no annotation key; remove it".into(),
             None => {
                 plan.annotations.push((key.clone(), value.clone()));
@@ -191,7 +195,8 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
     plan
 }
 
-/// Requires the recorded value of each key; a key without one is left out, a repeated key counts once.
+/// Requires the recorded value of each key; a key without one is left out, a repeated key counts
+/// once.
 fn collect_requirements<'a>(
     keys: impl Iterator<Item = &'a str>,
     state: &PodState,
@@ -329,7 +334,8 @@ mod tests {
         assert_eq!(
             plan.warnings,
             [
-                "PersistentPodState p: spec.preferredPersistentTopology is a list of 1000: list at most 64 (the others are ignored)"
+                "PersistentPodState p: spec.preferredPersistentTopology is a list of 1000: list \
+                 at most 64 (the others are ignored)"
             ]
         );
         let nothing = PodState {
@@ -383,7 +389,8 @@ mod tests {
         assert_eq!(
             plan.warnings,
             [
-                "annotation a b of PersistentPodState p is not injected: it is no annotation key; remove it"
+                "annotation a b of PersistentPodState p is not injected: it is no annotation key; \
+                 remove it"
             ]
         );
     }
@@ -400,8 +407,10 @@ mod tests {
         assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
         assert_eq!(
             plan.warnings,
-            ["annotation ip of PersistentPodState p is not injected: \
-              it is not in the policy's settings.annotations.allow; remove it"],
+            [
+                "annotation ip of PersistentPodState p is not injected: it is not in the policy's \
+                 settings.annotations.allow; remove it"
+            ],
             "no warning for annotations without a recorded value"
         );
     }

@@ -1,8 +1,8 @@
 //! The API object `apps.kruise.io/v1alpha1 PersistentPodState`.
 //!
-//! Wire-compatible with OpenKruise's object of that name: objects written for it are read unchanged, in
-//! both spellings (`nodeTopologyKeys` of v1alpha1 and `keys` of v1beta1). Fields that OpenKruise does not
-//! have are optional, since its CRD prunes them.
+//! Wire-compatible with OpenKruise's object of that name: objects written for it are read
+//! unchanged, in both spellings (`nodeTopologyKeys` of v1alpha1 and `keys` of v1beta1). Fields that
+//! OpenKruise does not have are optional, since its CRD prunes them.
 
 mod excess;
 mod null;
@@ -29,8 +29,8 @@ pub const GROUP: &str = "apps.kruise.io";
 pub const VERSION: &str = "v1alpha1";
 /// Group and version, as in an object's `apiVersion`.
 pub const API_VERSION: &str = "apps.kruise.io/v1alpha1";
-/// The versions in which objects can be read, in the order in which they are tried. OpenKruise serves
-/// both; their common fields differ in one spelling only.
+/// The versions in which objects can be read, in the order in which they are tried. OpenKruise
+/// serves both; their common fields differ in one spelling only.
 pub const API_VERSIONS: [&str; 2] = [API_VERSION, "apps.kruise.io/v1beta1"];
 /// Kind of the object.
 pub const KIND: &str = "PersistentPodState";
@@ -39,8 +39,8 @@ pub const LIST_KIND: &str = "PersistentPodStateList";
 /// Resource name, as in URLs and RBAC rules.
 pub const PLURAL: &str = "persistentpodstates";
 
-/// A `PersistentPodState` object. `M` and `S` are the parts of the metadata and of the status that the
-/// reader needs.
+/// A `PersistentPodState` object. `M` and `S` are the parts of the metadata and of the status that
+/// the reader needs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(bound(deserialize = "M: Default + Deserialize<'de>, S: Default + Deserialize<'de>"))]
 pub struct PersistentPodState<M = Metadata, S = Status> {
@@ -67,7 +67,8 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the metadata of an object in JSON. A field that is missing or of another type is empty.
+    /// Reads the metadata of an object in JSON. A field that is missing or of another type is
+    /// empty.
     pub fn read(object: &Value) -> Self {
         let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
         Self {
@@ -171,8 +172,8 @@ mod tests {
         assert_eq!(object.spec.retention(), RetentionPolicy::WhenScaled);
     }
 
-    /// The sidecar's reader refuses the whole spec: it must not drop states by a policy that it does not
-    /// know.
+    /// The sidecar's reader refuses the whole spec: it must not drop states by a policy that it
+    /// does not know.
     #[test]
     fn an_injection_reads_a_spec_whose_policies_are_unknown() {
         let of = |retention: &str, key: serde_json::Value| {

@@ -1,8 +1,8 @@
 //! Whether a PPS may be deleted.
 //!
-//! Who deletes a PPS loses the recorded states. The label [`PROTECTION_LABEL`] prevents that, with the values
-//! that OpenKruise gives it: `Always`, and `Cascading`, which protects the object while it holds states of
-//! existing Pods.
+//! Who deletes a PPS loses the recorded states. The label [`PROTECTION_LABEL`] prevents that, with
+//! the values that OpenKruise gives it: `Always`, and `Cascading`, which protects the object while
+//! it holds states of existing Pods.
 
 use serde_json::Value;
 
@@ -13,9 +13,9 @@ use crate::pps::{KIND, Metadata, TargetReference};
 /// The label that protects an object.
 pub const PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
 
-/// The users that delete what belongs to something deleted: the garbage collector, and the controller that
-/// empties a namespace. They have the last name where the controller manager has one identity for all its
-/// controllers.
+/// The users that delete what belongs to something deleted: the garbage collector, and the
+/// controller that empties a namespace. They have the last name where the controller manager has
+/// one identity for all its controllers.
 pub const CLUSTER_CONTROLLERS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
@@ -27,7 +27,8 @@ pub fn is_cluster_controller(username: &str) -> bool {
     CLUSTER_CONTROLLERS.contains(&username)
 }
 
-/// Why nobody else may delete an object; `None` if nothing protects it. Looks at nothing but the object.
+/// Why nobody else may delete an object; `None` if nothing protects it. Looks at nothing but the
+/// object.
 ///
 /// ```
 /// use pps_core::protect::refuse_deletion;
@@ -51,7 +52,8 @@ pub fn refuse_deletion(object: &Value) -> Option<String> {
             let TargetReference { kind, name, .. } =
                 TargetReference::read(&object["spec"]["targetRef"]);
             format!(
-                "it holds the states of existing Pods; scale {} {} to 0 and wait until its Pods are gone, or remove the label",
+                "it holds the states of existing Pods; scale {} {} to 0 and wait until its Pods \
+                 are gone, or remove the label",
                 shorten(&kind),
                 shorten(&name)
             )
@@ -81,15 +83,15 @@ pub fn warn_of_label(object: &Value) -> Option<String> {
     })
 }
 
-/// Whether an object is an [alias](crate::alias). It has no states to protect, and the sidecar has to delete
-/// one that points elsewhere.
+/// Whether an object is an [alias](crate::alias). It has no states to protect, and the sidecar has
+/// to delete one that points elsewhere.
 fn is_alias(object: &Value) -> bool {
     aliased(&TargetReference::read(&object["spec"]["targetRef"])).is_some()
 }
 
-/// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state is: the
-/// others have been dropped. Under the other policies states outlive the Pods, so the number of wanted Pods
-/// decides.
+/// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state
+/// is: the others have been dropped. Under the other policies states outlive the Pods, so the
+/// number of wanted Pods decides.
 fn has_states_of_existing_pods(object: &Value) -> bool {
     let status = &object["status"];
     let has_items = |value: &Value| value.as_object().is_some_and(|items| !items.is_empty());
@@ -127,8 +129,8 @@ mod tests {
             let refusal = refuse_deletion(&object("Always", "WhenScaled", &status)).unwrap();
             assert_eq!(
                 refusal,
-                "PersistentPodState web is protected by its label policy.kruise.io/delete-protection=Always: \
-                 remove the label before you delete it"
+                "PersistentPodState web is protected by its label \
+                 policy.kruise.io/delete-protection=Always: remove the label before you delete it"
             );
         }
     }

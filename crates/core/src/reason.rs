@@ -7,10 +7,11 @@ use std::fmt;
 pub enum Reason {
     /// As many states are recorded as the workload wants Pods.
     AllRecorded,
-    /// Fewer states are recorded than the workload wants Pods. States are recorded as Pods become Ready.
+    /// Fewer states are recorded than the workload wants Pods. States are recorded as Pods become
+    /// Ready.
     WaitingForPods,
-    /// The workload does not say how many Pods it wants, so no state is dropped before the workload is
-    /// deleted.
+    /// The workload does not say how many Pods it wants, so no state is dropped before the workload
+    /// is deleted.
     ReplicasUnknown,
     /// The namespace is not in scope, so nothing in it is recorded, dropped or injected.
     NamespaceNotEnabled,
@@ -20,8 +21,8 @@ pub enum Reason {
     WorkloadKindNotWatched,
     /// The sidecar lacks the permission to list or watch workloads of this kind.
     WorkloadKindForbidden,
-    /// Workloads of this kind cannot be listed for another reason than a missing permission. The sidecar
-    /// retries.
+    /// Workloads of this kind cannot be listed for another reason than a missing permission. The
+    /// sidecar retries.
     WorkloadKindUnavailable,
     /// The whitelist names a kind that cannot be watched.
     WorkloadKindUnsupported,
@@ -31,14 +32,15 @@ pub enum Reason {
     TopologyKeyMissing,
     /// The PPS is close to the largest size that the API server stores.
     NearCapacity,
-    /// The PPS has reached the largest size that the API server stores. Some states are not recorded.
+    /// The PPS has reached the largest size that the API server stores. Some states are not
+    /// recorded.
     CapacityExceeded,
     /// OpenKruise's manager runs in the cluster and writes the same objects.
     ConflictingRecorder,
     /// A PPS cannot be read, so nothing is recorded in it.
     UnreadableObject,
-    /// Another client changes a PPS between each read of it and the write that follows, so nothing is
-    /// recorded in it.
+    /// Another client changes a PPS between each read of it and the write that follows, so nothing
+    /// is recorded in it.
     WriteConflicts,
     /// A field of the PPS is larger than the limit, so nothing is recorded.
     LimitExceeded,
@@ -52,14 +54,15 @@ pub enum Reason {
     NameConflict,
     /// An annotation of the workload has an invalid value.
     InvalidAnnotation,
-    /// The API server, or an admission policy, refuses an object that the sidecar generates, or a status.
+    /// The API server, or an admission policy, refuses an object that the sidecar generates, or a
+    /// status.
     WriteRefused,
     /// The sidecar dropped states that were recorded on a node that no longer exists.
     StatesForgotten,
     /// The sidecar dropped states of Pods that the workload no longer wants.
     StatesDropped,
-    /// The sidecar evicted a Pod that waited for a node that no longer exists, so that its controller creates
-    /// it again.
+    /// The sidecar evicted a Pod that waited for a node that no longer exists, so that its
+    /// controller creates it again.
     PodEvicted,
     /// A Pod waits for a node that no longer exists, and the sidecar does not evict it.
     PodNotEvicted,
@@ -100,8 +103,8 @@ impl Reason {
     }
 }
 
-/// Whether nothing is recorded while the condition Recording is False for this reason. Under other reasons
-/// some Pods are not recorded, or recorded states are not injected.
+/// Whether nothing is recorded while the condition Recording is False for this reason. Under other
+/// reasons some Pods are not recorded, or recorded states are not injected.
 pub fn stops_recording(reason: &str) -> bool {
     use Reason::{LimitExceeded, NamespaceNotEnabled, Superseded, WorkloadKindForbidden};
     use Reason::{WorkloadKindNotWatched, WorkloadKindUnavailable, WorkloadNotFound};

@@ -9,8 +9,8 @@ use crate::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_KEPT_AFFINITY_ITEMS};
 /// The part of a Pod's required node affinity that lists values of node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredAffinity {
-    /// The requirements `key In values` of each node selector term. A node must match all requirements of at
-    /// least one term.
+    /// The requirements `key In values` of each node selector term. A node must match all
+    /// requirements of at least one term.
     terms: Vec<Vec<(String, Vec<String>)>>,
 }
 
@@ -87,9 +87,11 @@ impl RequiredAffinity {
         items > MAX_KEPT_AFFINITY_ITEMS || bytes > MAX_KEPT_AFFINITY_BYTES
     }
 
-    /// Whether no term can match a node, because each one requires another value of one of these keys.
+    /// Whether no term can match a node, because each one requires another value of one of these
+    /// keys.
     ///
-    /// The sidecar knows no other labels of a node, so a term without one of these keys counts as matching.
+    /// The sidecar knows no other labels of a node, so a term without one of these keys counts as
+    /// matching.
     pub fn exclude<'a>(&self, keys: &[&str], label: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.terms.is_empty()
             && self.terms.iter().all(|term| {

@@ -1,11 +1,12 @@
 //! The size of a PPS in the API server's storage.
 
-/// The size below which an object is kept, in bytes. A change of an object reaches the `PolicyServer` with
-/// two copies of it, in a request of at most 2 MiB. etcd stores 1.5 MiB by default.
+/// The size below which an object is kept, in bytes. A change of an object reaches the
+/// `PolicyServer` with two copies of it, in a request of at most 2 MiB. etcd stores 1.5 MiB by
+/// default.
 pub const DEFAULT_LIMIT: usize = 1000 * 1024;
 
-/// The size of a Pod's entry in `podStates`, in bytes of JSON, without managed fields. With OpenKruise's
-/// schema they list every entry, in about as many bytes.
+/// The size of a Pod's entry in `podStates`, in bytes of JSON, without managed fields. With
+/// OpenKruise's schema they list every entry, in about as many bytes.
 pub fn entry_size<'a>(
     pod: &str,
     node: &str,
@@ -53,8 +54,8 @@ const NO_LONGER: usize = 85;
 /// The percentage is reported in these steps, so that the condition does not change with every Pod.
 const STEP: usize = 5;
 
-/// How full an object is, in percent, if it is nearly full. `was_nearly` is whether it was nearly full
-/// before.
+/// How full an object is, in percent, if it is nearly full. `was_nearly` is whether it was nearly
+/// full before.
 pub fn nearly_full(bytes: usize, limit: usize, was_nearly: bool) -> Option<usize> {
     let percent = bytes.saturating_mul(100) / limit.max(1);
     (percent >= if was_nearly { NO_LONGER } else { NEARLY }).then_some(percent / STEP * STEP)

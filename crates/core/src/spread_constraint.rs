@@ -6,11 +6,12 @@ use crate::json::list;
 use crate::names::successor_of;
 use crate::plan::{HOSTNAME, Requirement};
 
-/// A `DoNotSchedule` constraint of a Pod whose `minDomains` cannot be reached on the nodes that a required
-/// label allows.
+/// A `DoNotSchedule` constraint of a Pod whose `minDomains` cannot be reached on the nodes that a
+/// required label allows.
 ///
-/// The scheduler then takes 0 for the fewest matching Pods in a domain, in place of what the other domains
-/// have. So the Pod stays Pending only while [`max_skew`](Self::max_skew) matching Pods run in its domain.
+/// The scheduler then takes 0 for the fewest matching Pods in a domain, in place of what the other
+/// domains have. So the Pod stays Pending only while [`max_skew`](Self::max_skew) matching Pods run
+/// in its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnreachableSpread<'a> {
     /// Index in the Pod's `spec.topologySpreadConstraints`.
@@ -27,9 +28,9 @@ pub struct UnreachableSpread<'a> {
 
 /// The topology spread constraints of a Pod's `spec` that required labels can make unsatisfiable.
 ///
-/// A constraint with `nodeAffinityPolicy: Ignore` counts the domains of all nodes, so no required label
-/// matters to it. How many domains of a key are left is known only where a required label fixes that key's
-/// value.
+/// A constraint with `nodeAffinityPolicy: Ignore` counts the domains of all nodes, so no required
+/// label matters to it. How many domains of a key are left is known only where a required label
+/// fixes that key's value.
 ///
 /// ```
 /// use pps_core::plan::Requirement;
@@ -75,8 +76,9 @@ pub fn unreachable_spreads<'a>(
     unreachable
 }
 
-/// Whether all nodes with one value of the label `given` have at most one value of the label `key`: it is the
-/// same label, perhaps in its deprecated spelling, or the host name, or the zone, which lies in one region.
+/// Whether all nodes with one value of the label `given` have at most one value of the label `key`:
+/// it is the same label, perhaps in its deprecated spelling, or the host name, or the zone, which
+/// lies in one region.
 fn fixes(given: &str, key: &str) -> bool {
     let [given, key] = [given, key].map(|key| successor_of(key).unwrap_or(key));
     given == key

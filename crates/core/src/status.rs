@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::packed;
 use crate::pps::PodState;
 
-/// The merge patch (RFC 7396) for one entry of `podStates`: none if both are equal, `null` if the entry is
-/// removed.
+/// The merge patch (RFC 7396) for one entry of `podStates`: none if both are equal, `null` if the
+/// entry is removed.
 pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Option<Value> {
     if before == after {
         return None;
@@ -53,15 +53,15 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
     Some(patch.into())
 }
 
-/// The body of a status patch for the object with this UID and resource version. If either has changed, the
-/// API server answers with a conflict.
+/// The body of a status patch for the object with this UID and resource version. If either has
+/// changed, the API server answers with a conflict.
 pub fn guarded_patch(uid: &str, resource_version: &str, status: &Map<String, Value>) -> Value {
     json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status})
 }
 
-/// The same patch as a JSON patch (RFC 6902), for an object in the compact form. It applies only where the
-/// API server has that form: under a definition without it, a merge patch would make the API server store the
-/// object without its other states.
+/// The same patch as a JSON patch (RFC 6902), for an object in the compact form. It applies only
+/// where the API server has that form: under a definition without it, a merge patch would make the
+/// API server store the object without its other states.
 pub fn compact_patch(patch: &Value) -> Value {
     let mut operations =
         vec![json!({"op": "test", "path": "/status/packed/version", "value": packed::VERSION})];

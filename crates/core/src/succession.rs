@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::names::number;
 
-/// The ordinal in the name of a workload's Pod: 3 for `w-3` of the workload `w`. Kubernetes writes no leading
-/// zeros, so `w-03` has none.
+/// The ordinal in the name of a workload's Pod: 3 for `w-3` of the workload `w`. Kubernetes writes
+/// no leading zeros, so `w-03` has none.
 pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
     number(pod.strip_prefix(workload)?.strip_prefix('-')?)
 }
@@ -28,16 +28,17 @@ pub enum Revision {
 /// The `spec.updateStrategy` of a workload with numbered Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateStrategy {
-    /// The controller replaces no Pod; a Pod that somebody deletes comes back with the update revision.
+    /// The controller replaces no Pod; a Pod that somebody deletes comes back with the update
+    /// revision.
     OnDelete,
-    /// The controller replaces the Pods from this ordinal on. A Pod of a lower ordinal keeps the current
-    /// revision, even if somebody deletes it.
+    /// The controller replaces the Pods from this ordinal on. A Pod of a lower ordinal keeps the
+    /// current revision, even if somebody deletes it.
     RollingUpdate { first_updated: u64 },
 }
 
 impl UpdateStrategy {
-    /// Reads a workload's `spec`. The partition counts from `ordinals.start`, whatever ordinals are reserved;
-    /// OpenKruise also takes a share of the replicas, such as `30%`, and rounds it up.
+    /// Reads a workload's `spec`. The partition counts from `ordinals.start`, whatever ordinals are
+    /// reserved; OpenKruise also takes a share of the replicas, such as `30%`, and rounds it up.
     pub fn read(spec: &Value) -> Self {
         let strategy = &spec["updateStrategy"];
         if strategy["type"] == "OnDelete" {
@@ -65,15 +66,15 @@ impl UpdateStrategy {
         }
     }
 
-    /// Whether the controller itself replaces the Pod of this ordinal if it has another revision than the
-    /// newest.
+    /// Whether the controller itself replaces the Pod of this ordinal if it has another revision
+    /// than the newest.
     pub fn replaces(self, ordinal: u64) -> bool {
         self != Self::OnDelete && self.successor(ordinal) == Revision::Update
     }
 }
 
-/// The name of the revision from which a workload re-creates its Pod of this name; `None` if its status does
-/// not say, or if the Pod has no ordinal.
+/// The name of the revision from which a workload re-creates its Pod of this name; `None` if its
+/// status does not say, or if the Pod has no ordinal.
 pub fn successor_revision<'a>(workload: &'a Value, pod: &str) -> Option<&'a str> {
     let ordinal = ordinal(workload["metadata"]["name"].as_str()?, pod)?;
     let field = match UpdateStrategy::read(&workload["spec"]).successor(ordinal) {
@@ -106,7 +107,8 @@ pub fn has_other_template(pod: &Value, workload: &Value) -> bool {
         .is_some_and(|(next, own)| next != own)
 }
 
-/// Whether the next Pod of this name is made from the old template: the update strategy holds it back.
+/// Whether the next Pod of this name is made from the old template: the update strategy holds it
+/// back.
 pub fn is_held_back(workload: &Value, pod: &str) -> bool {
     let newest = workload["status"]["updateRevision"].as_str();
     if let Some((next, newest)) = successor_revision(workload, pod).zip(newest) {

@@ -1,7 +1,7 @@
 //! Validates PersistentPodState objects at admission.
 //!
-//! Works on the object's JSON, since a field may be of the wrong type, and reports all violations at once.
-//! Whatever passes can be read as a [`Spec`](crate::pps::Spec).
+//! Works on the object's JSON, since a field may be of the wrong type, and reports all violations
+//! at once. Whatever passes can be read as a [`Spec`](crate::pps::Spec).
 
 use std::fmt;
 
@@ -62,9 +62,10 @@ pub fn join(violations: &[Violation]) -> String {
     shorten_list(violations.iter().map(ToString::to_string).collect()).join("; ")
 }
 
-/// Whether an object passes without a review: it is terminating, or its spec is unchanged. Otherwise
-/// finalizers and labels could not be removed from an object that is already invalid. Only the object
-/// before the update says whether it is terminating: a client can submit any `deletionTimestamp`.
+/// Whether an object passes without a review: it is terminating, or its spec is unchanged.
+/// Otherwise finalizers and labels could not be removed from an object that is already invalid.
+/// Only the object before the update says whether it is terminating: a client can submit any
+/// `deletionTimestamp`.
 pub fn is_exempt(object: &Value, before: Option<&Value>) -> bool {
     before.is_some_and(|before| {
         before["metadata"]["deletionTimestamp"].is_string() || before["spec"] == object["spec"]
@@ -126,7 +127,8 @@ pub fn check_sole_target(workload: &TargetReference, others: &[String]) -> Optio
         path: "spec.targetRef".into(),
         value: Some(format!("{} {}", workload.kind, workload.name)),
         remedy: format!(
-            "it is already the target of PersistentPodState {}; update {first} instead, or delete it first",
+            "it is already the target of PersistentPodState {}; update {first} instead, or delete \
+             it first",
             shorten(&others.join(", "))
         ),
     })
@@ -146,7 +148,8 @@ impl Review {
     fn check_target(&mut self, target: &Value, before: Option<&Value>) {
         const PATH: &str = "spec.targetRef";
         if !target.is_object() {
-            let remedy = "name the workload by apiVersion, kind and name, such as apps/v1, StatefulSet and web";
+            let remedy = "name the workload by apiVersion, kind and name, such as apps/v1, \
+                          StatefulSet and web";
             return self.refuse(PATH, target, remedy);
         }
         let violations_before = self.violations.len();
@@ -175,7 +178,8 @@ impl Review {
         }
         let workload = TargetReference::read(target);
         if !has_stable_names(&workload.api_version, &workload.kind) {
-            let remedy = "its Pods do not keep their names; use a kind whose re-created Pods do, such as StatefulSet";
+            let remedy = "its Pods do not keep their names; use a kind whose re-created Pods do, \
+                          such as StatefulSet";
             self.refuse(&format!("{PATH}.kind"), &target["kind"], remedy);
         }
         if let Some(before) = before.map(TargetReference::read) {
@@ -193,7 +197,8 @@ impl Review {
                     };
                     let was = to_text(&was.into());
                     let remedy = format!(
-                        "{what} cannot change from {was}; create another PersistentPodState instead"
+                        "{what} cannot change from {was}; create another PersistentPodState \
+                         instead"
                     );
                     self.refuse(&format!("{PATH}.{field}"), &target[field], &remedy);
                 }
@@ -216,7 +221,8 @@ impl Review {
         ] {
             let value = &object["spec"][field];
             if !is_nothing(value) {
-                let remedy = "remove it: an object that targets a PersistentPodState only stands for it; set this there";
+                let remedy = "remove it: an object that targets a PersistentPodState only stands \
+                              for it; set this there";
                 self.refuse(&format!("spec.{field}"), value, remedy);
             }
         }
@@ -280,7 +286,8 @@ impl Review {
         .iter()
         .all(|field| is_nothing(&spec[field]));
         if nothing {
-            let remedy = "set requiredPersistentTopology, preferredPersistentTopology or persistentPodAnnotations";
+            let remedy = "set requiredPersistentTopology, preferredPersistentTopology or \
+                          persistentPodAnnotations";
             self.violations.push(Violation {
                 path: "spec".into(),
                 value: Some("without anything to persist".into()),
@@ -351,7 +358,8 @@ impl Review {
                 Some(label) if is_label_key(label) => {
                     if let Some(successor) = successor_of(label) {
                         self.warnings.push(format!(
-                            "{path} is \"{label}\": this label is deprecated; use \"{successor}\" (new nodes have only that one)"
+                            "{path} is \"{label}\": this label is deprecated; use \"{successor}\" \
+                             (new nodes have only that one)"
                         ));
                     }
                 }

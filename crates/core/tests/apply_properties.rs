@@ -1,7 +1,7 @@
 //! Properties of `apply` that hold for every Pod and every plan.
 //!
-//! The evaluation of node selectors and the comparison of two Pods are implemented here a second time, from
-//! Kubernetes' documentation: they share no code with what they test.
+//! The evaluation of node selectors and the comparison of two Pods are implemented here a second
+//! time, from Kubernetes' documentation: they share no code with what they test.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -241,8 +241,8 @@ fn allows(pod: &Value, (name, labels): &Node) -> bool {
     })
 }
 
-/// Collects the paths at which two values differ. A list that only grew at its end differs at `+`; a null
-/// counts as empty.
+/// Collects the paths at which two values differ. A list that only grew at its end differs at `+`;
+/// a null counts as empty.
 fn collect_differences(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {

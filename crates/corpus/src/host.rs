@@ -56,8 +56,9 @@ impl FakeHost {
             .is_some_and(|served| !served.iter().any(|it| it == api_version))
         {
             return Err(format!(
-                "Callback evaluation failure: Cannot find resource {api_version}/PersistentPodState\n\n\
-                 Stack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg"
+                "Callback evaluation failure: Cannot find resource \
+                 {api_version}/PersistentPodState\n\nStack backtrace:\n   0: anyhow::error::<impl \
+                 anyhow::Error>::msg"
             ));
         }
         if let Some(answer) = keys.iter().find_map(|key| self.quirks.answers.get(*key)) {

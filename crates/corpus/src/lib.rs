@@ -1,4 +1,5 @@
-//! The golden corpus: one folder per case in `testdata/cases`, with the same answer whatever runs the policy.
+//! The golden corpus: one folder per case in `testdata/cases`, with the same answer whatever runs
+//! the policy.
 //!
 //! A case holds the request, the cluster's objects and the expected answer:
 //!
@@ -10,8 +11,8 @@
 //! | `host.json` | how the host deviates from a normal one, see [`HostQuirks`]; optional |
 //! | `expected.json` | the answer, see [`Expected`] |
 //!
-//! A runner is one way to run the policy: as a library, as a Wasm module, in a cluster. It answers the
-//! policy's host calls with [`Case::host`], collects the results in an [`Outcome`], and calls
+//! A runner is one way to run the policy: as a library, as a Wasm module, in a cluster. It answers
+//! the policy's host calls with [`Case::host`], collects the results in an [`Outcome`], and calls
 //! [`Case::check`].
 
 mod host;
@@ -44,8 +45,8 @@ pub struct Case {
     pub expected: Expected,
 }
 
-/// What a case expects. A missing field means that there must be none: no patch, no warning, no audit
-/// annotation, no host call, no log entry.
+/// What a case expects. A missing field means that there must be none: no patch, no warning, no
+/// audit annotation, no host call, no log entry.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -65,7 +66,8 @@ pub struct Expected {
     /// Substrings of the message of a rejection.
     #[serde(default)]
     pub message: Vec<String>,
-    /// The host calls in order, by operation: the fields of their payload that differ between cases.
+    /// The host calls in order, by operation: the fields of their payload that differ between
+    /// cases.
     #[serde(default)]
     pub host_calls: Vec<BTreeMap<String, Value>>,
     /// The audit annotations.

@@ -1,10 +1,11 @@
 //! The `CustomResourceDefinition` of PersistentPodState, generated from the types of `pps-core`.
 //!
-//! schemars generates JSON Schemas of the spec and the status. [`definition`] makes them *structural*, as the
-//! API server needs them, and their descriptions plain text for `kubectl explain`.
+//! schemars generates JSON Schemas of the spec and the status. [`definition`] makes them
+//! *structural*, as the API server needs them, and their descriptions plain text for `kubectl
+//! explain`.
 //!
-//! There are no defaults: the API server would write them into the stored object, which would then not show
-//! whether a user chose a value, and `OpenKruise`'s definition has none.
+//! There are no defaults: the API server would write them into the stored object, which would then
+//! not show whether a user chose a value, and `OpenKruise`'s definition has none.
 
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, LIST_KIND, PLURAL, Spec, Status, VERSION};
 use schemars::JsonSchema;
@@ -17,10 +18,12 @@ const HEADER: &str = "\
 ";
 
 const DESCRIPTION: &str = "\
-A PersistentPodState names a workload whose Pods return to where they ran: to their zone or node, and with the \
-annotations that give them their address. Once a Pod is Ready, the sidecar records its state in the status. When a Pod \
-of the same name is created again, the policy injects that state. You can write the object yourself, or annotate the \
-workload with kruise.io/auto-generate-persistent-pod-state to have it generated.";
+A PersistentPodState names a workload whose Pods return to where they ran: to their zone or node, \
+                           and with the annotations that give them their address. Once a Pod is \
+                           Ready, the sidecar records its state in the status. When a Pod of the \
+                           same name is created again, the policy injects that state. You can \
+                           write the object yourself, or annotate the workload with \
+                           kruise.io/auto-generate-persistent-pod-state to have it generated.";
 
 /// The definition as YAML, with a comment that says how it was generated.
 pub fn yaml() -> Result<String, yaml_serde::Error> {
@@ -48,8 +51,8 @@ pub fn definition() -> Value {
             },
             "scope": "Namespaced",
             "versions": versions.map(version),
-            // The null removes the webhook of a definition that this one replaces: OpenKruise's, after
-            // v1.9.0.
+            // The null removes the webhook of a definition that this one replaces: OpenKruise's,
+            // after v1.9.0.
             "conversion": {"strategy": "None", "webhook": null},
         },
     });
@@ -148,7 +151,8 @@ fn unwrap_option(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Turns `oneOf` single values into one list of values. Their descriptions follow that of the field.
+/// Turns `oneOf` single values into one list of values. Their descriptions follow that of the
+/// field.
 fn merge_enum(schema: &mut Map<String, Value>) {
     let Some(Value::Array(variants)) = schema.remove("oneOf") else {
         return;

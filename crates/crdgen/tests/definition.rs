@@ -140,8 +140,9 @@ fn serves_two_versions_with_one_schema_and_stores_the_first() {
     ] {
         assert_eq!(v1alpha1[field], v1beta1[field], "{field}");
     }
-    // Without the null, the definition could not replace one with a webhook: neither kubectl apply nor a
-    // server-side apply would remove it, and the API server refuses a webhook beside the strategy None.
+    // Without the null, the definition could not replace one with a webhook: neither kubectl apply
+    // nor a server-side apply would remove it, and the API server refuses a webhook beside the
+    // strategy None.
     let conversion = definition["spec"]["conversion"].as_object().unwrap();
     assert_eq!(conversion.get("webhook"), Some(&Value::Null));
     assert_eq!(conversion["strategy"], "None");
@@ -172,8 +173,8 @@ fn root(definition: &Value) -> &Value {
     &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 }
 
-/// Visits every schema with its path, in which `[]` stands for the items of a list and `{}` for the values of
-/// a map.
+/// Visits every schema with its path, in which `[]` stands for the items of a list and `{}` for the
+/// values of a map.
 fn each_schema(visit: &mut dyn FnMut(&str, &Value)) {
     descend("", root(&pps_crdgen::definition()), visit);
 }

@@ -1,7 +1,8 @@
 //! The host's answers to one fixed request.
 //!
-//! The first byte selects the settings and the Pod's name. The answers follow in the order of the calls, with
-//! [`SEPARATOR`] between them. An answer that begins with [`ERROR`] is the text of an error.
+//! The first byte selects the settings and the Pod's name. The answers follow in the order of the
+//! calls, with [`SEPARATOR`] between them. An answer that begins with [`ERROR`] is the text of an
+//! error.
 
 use std::cell::RefCell;
 
@@ -71,8 +72,8 @@ enum Meaning {
     Unclear,
 }
 
-/// The policy refuses an answer that it cannot understand, or warns about it. It injects nothing that the
-/// host did not send.
+/// The policy refuses an answer that it cannot understand, or warns about it. It injects nothing
+/// that the host did not send.
 pub fn check(data: &[u8]) {
     let Some((&flags, data)) = data.split_first() else {
         return;
@@ -133,7 +134,8 @@ pub fn check(data: &[u8]) {
     }
     let before = pod(pod_name);
     match last {
-        // With a warning, the policy may have accepted the Pod because it could not read the object.
+        // With a warning, the policy may have accepted the Pod because it could not read the
+        // object.
         Meaning::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
             let after = &response.mutated().unwrap_or_else(|| before.clone());
             let state = state_of(&object["status"], pod_name);

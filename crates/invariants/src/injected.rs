@@ -173,8 +173,8 @@ pub fn list(value: &Value) -> &[Value] {
 
 type Additions<'a> = Vec<(Vec<&'a str>, Value)>;
 
-/// Finds what was added to a value: scalars, empty objects and lists, and items at the end of lists, whose
-/// path is `+`. A null that became an object or a list counts as an empty one.
+/// Finds what was added to a value: scalars, empty objects and lists, and items at the end of
+/// lists, whose path is `+`. A null that became an object or a list counts as an empty one.
 ///
 /// The error is the path of a value that was removed or replaced.
 fn walk<'a>(

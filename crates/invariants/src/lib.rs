@@ -1,9 +1,9 @@
 //! What holds for any input.
 //!
-//! Each module has a function `check`, or one for each target. It takes bytes, passes them to the product and
-//! panics if an invariant is violated. Fuzzing calls these functions with bytes from libFuzzer (`fuzz/`).
-//! `cargo test` calls them with the inputs that fuzzing has kept (`fuzz/corpus`) and with the requests of the
-//! golden corpus ([`seeds`]).
+//! Each module has a function `check`, or one for each target. It takes bytes, passes them to the
+//! product and panics if an invariant is violated. Fuzzing calls these functions with bytes from
+//! libFuzzer (`fuzz/`). `cargo test` calls them with the inputs that fuzzing has kept
+//! (`fuzz/corpus`) and with the requests of the golden corpus ([`seeds`]).
 //!
 //! | module | the bytes are |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | [`pps`] | a PersistentPodState object |
 //! | [`observed`] | what the sidecar's watches deliver: one function for each kind |
 //!
-//! The checks must not call the code that they judge: [`rules`] and [`injected`] state what a Pod may be
-//! given on their own, and share only data types with the product.
+//! The checks must not call the code that they judge: [`rules`] and [`injected`] state what a Pod
+//! may be given on their own, and share only data types with the product.
 #![allow(
     clippy::missing_panics_doc,
     clippy::panic,

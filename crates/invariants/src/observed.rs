@@ -1,7 +1,8 @@
 //! What the sidecar's watches deliver: each kind of object, and the bytes of a watch.
 //!
-//! The bytes take the way that they take in the sidecar: the same functions read them, and the index or the
-//! discovery takes what was read. The checks read the same JSON on their own, as a [`Value`].
+//! The bytes take the way that they take in the sidecar: the same functions read them, and the
+//! index or the discovery takes what was read. The checks read the same JSON on their own, as a
+//! [`Value`].
 
 mod kinds;
 mod objects;
@@ -19,15 +20,15 @@ pub use self::objects::{check_node, check_object, check_pod, check_workload};
 pub(crate) use self::seeds::seeds;
 pub use self::stream::check_watch;
 
-/// How long it may take to read one input of a fuzzer, which is small. A machine that does more at the same
-/// time is slower, but not as slow as what is not linear.
+/// How long it may take to read one input of a fuzzer, which is small. A machine that does more at
+/// the same time is slower, but not as slow as what is not linear.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A secret that no input has by itself.
 const SECRET: &str = "canary-5be1";
 
-/// Text as JSON; nothing if it is none, if an object has a field twice, or if it or its metadata is a list.
-/// Readers may differ in what they make of that.
+/// Text as JSON; nothing if it is none, if an object has a field twice, or if it or its metadata is
+/// a list. Readers may differ in what they make of that.
 fn canonical(text: &str) -> Option<(Value, String)> {
     let value: Value = serde_json::from_str(text).ok()?;
     if value.is_array() || value["metadata"].is_array() {
@@ -37,8 +38,8 @@ fn canonical(text: &str) -> Option<(Value, String)> {
     Some((value, text))
 }
 
-/// Runs a reader, and checks what holds for all of them: it is fast, it reads what has a name and nothing
-/// else, and its errors hold nothing of the object.
+/// Runs a reader, and checks what holds for all of them: it is fast, it reads what has a name and
+/// nothing else, and its errors hold nothing of the object.
 fn read<K, F>(
     text: &str,
     reader: impl Fn(&str) -> Result<Item<K, F>, Malformed>,

@@ -25,9 +25,9 @@ const PODS: [&str; 16] = [
     "",
 ];
 
-/// The first byte selects a Pod, and the bytes after it are the text of its bucket. It is read as this module
-/// reads it, or refused: by the sidecar, which reads all of it, and by the policy, which reads the line of
-/// one Pod.
+/// The first byte selects a Pod, and the bytes after it are the text of its bucket. It is read as
+/// this module reads it, or refused: by the sidecar, which reads all of it, and by the policy,
+/// which reads the line of one Pod.
 pub fn check(data: &[u8]) {
     let Some((choice, text)) = data.split_first() else {
         return;
@@ -74,8 +74,8 @@ fn bucket_of(pod: &str) -> String {
     format!("hash-{}", hash % 64)
 }
 
-/// The state of a Pod in a status as the host sends it, in either form. `None` if the policy must not read
-/// it.
+/// The state of a Pod in a status as the host sends it, in either form. `None` if the policy must
+/// not read it.
 pub(crate) fn state_of(status: &Value, pod: &str) -> Option<Value> {
     let plain = &status["podStates"][pod];
     if !plain.is_null() || status["packed"].is_null() {
@@ -187,7 +187,8 @@ impl<'a> Table<'a> {
         Some(state.into())
     }
 
-    /// All states, if all of them can be read and belong into the bucket of `pod`; and that of `pod`.
+    /// All states, if all of them can be read and belong into the bucket of `pod`; and that of
+    /// `pod`.
     fn states(&self, pod: &str) -> (Option<Value>, Option<Value>) {
         let mut all = Some(Map::new());
         let mut one = Some(Value::Null);

@@ -1,7 +1,8 @@
-//! A PersistentPodState object, passed to every function of the core that decides something from one.
+//! A PersistentPodState object, passed to every function of the core that decides something from
+//! one.
 //!
-//! `metadata.annotations` are used as the annotations of a workload. What the policy injects is checked by
-//! [`request`] and [`answer`].
+//! `metadata.annotations` are used as the annotations of a workload. What the policy injects is
+//! checked by [`request`] and [`answer`].
 //!
 //! [`answer`]: crate::answer
 //! [`request`]: crate::request
@@ -47,7 +48,8 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// An object that passes the review can be read, and exceeds no limit. The message about any other is short.
+/// An object that passes the review can be read, and exceeds no limit. The message about any other
+/// is short.
 fn reviewed(object: &Value) {
     let review = validate::review(object, None, &AnnotationRules::default());
     assert!(
@@ -60,7 +62,8 @@ fn reviewed(object: &Value) {
     }
 }
 
-/// Only an object with a known value of the label is protected, and only other values get a warning.
+/// Only an object with a known value of the label is protected, and only other values get a
+/// warning.
 fn protected(object: &Value) {
     let label = &object["metadata"]["labels"]["policy.kruise.io/delete-protection"];
     let refusal = refuse_deletion(object);
@@ -120,8 +123,8 @@ fn written(object: &PersistentPodState) {
     assert_eq!(others(before), others(&after));
 }
 
-/// The labels recorded for a Pod are those of its node that the spec names. A Pod without annotations and
-/// addresses keeps the recorded ones.
+/// The labels recorded for a Pod are those of its node that the spec names. A Pod without
+/// annotations and addresses keeps the recorded ones.
 fn recorded(object: &PersistentPodState, state: &PodState) {
     let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
     let pairs = |map: &BTreeMap<String, String>| {
@@ -188,8 +191,8 @@ fn named_topology_keys(spec: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The generated spec has the items of the annotations: without blanks around them, without empty ones, each
-/// once.
+/// The generated spec has the items of the annotations: without blanks around them, without empty
+/// ones, each once.
 fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>) {
     let target = &object.spec.target_ref;
     let second = pps_core::governing::second_name(target);

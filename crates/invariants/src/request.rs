@@ -155,8 +155,8 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
         "{text}"
     );
     assert_eq!(response.accepted, response.message.is_none(), "{text}");
-    // serde reads a list in place of an object by position. PolicyServer never sends one, so the checks end
-    // here.
+    // serde reads a list in place of an object by position. PolicyServer never sends one, so the
+    // checks end here.
     let Some((settings, request)) = parts(payload) else {
         return was_asked;
     };
@@ -262,7 +262,8 @@ fn with_object(settings: Option<Box<RawValue>>, mut request: Fields, object: &Va
     serde_json::to_string(&payload).unwrap()
 }
 
-/// A request to create a Pod: mostly a valid one, and mostly of a workload whose Pods can have a state.
+/// A request to create a Pod: mostly a valid one, and mostly of a workload whose Pods can have a
+/// state.
 fn payload(u: &mut Unstructured) -> Result<Value> {
     let settings = match u.int_in_range(0..=5)? {
         0 => json!({"onLookupFailure": "reject"}),

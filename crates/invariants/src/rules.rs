@@ -7,8 +7,8 @@ use serde_json::Value;
 /// The annotation that the policy adds to a Pod that it changes.
 pub const MARKER: &str = "kruise.io/injected-persistent-pod-state";
 
-/// Annotations that no Pod may be given, whatever the settings allow. Of those that exist once for each
-/// network, there are two examples.
+/// Annotations that no Pod may be given, whatever the settings allow. Of those that exist once for
+/// each network, there are two examples.
 pub const NEVER_INJECTED: [&str; 17] = [
     "ovn.kubernetes.io/allocated",
     "net1.shop.ovn.kubernetes.io/allocated",
@@ -63,8 +63,9 @@ fn matches(pattern: &str, key: &str) -> bool {
     key == start || (start != pattern && key.starts_with(start))
 }
 
-/// The text of a valid pattern. Before the slash, if there is one, it has a DNS name in lower or upper case;
-/// after it, a name of at most 63 characters. A final `*` stands for one or more characters.
+/// The text of a valid pattern. Before the slash, if there is one, it has a DNS name in lower or
+/// upper case; after it, a name of at most 63 characters. A final `*` stands for one or more
+/// characters.
 pub fn pattern(value: &Value) -> Option<&str> {
     let text = value.as_str()?;
     let whole = text

@@ -26,7 +26,8 @@ const ANNOTATED: &str = r#"{
 const BUCKETS: [(&str, &str); 5] = [
     (
         "bucket",
-        "2 web-* node-* label:zone=eu-1* label:host=* annotation:ip=10.0.*\n0 37 a = 0.17\n12 4 b other -\n",
+        "2 web-* node-* label:zone=eu-1* label:host=* annotation:ip=10.0.*\n0 37 a = 0.17\n12 4 b \
+         other -\n",
     ),
     ("bucket-with-escapes", "1 web-* %\n0 %25\n1 %C3%A9\n"),
     (

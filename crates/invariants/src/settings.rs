@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::rules::{NEVER_INJECTED, Rules, is_never_injected, pattern};
 
-/// The policy accepts settings if and only if they are `null` or an object whose fields are all known and
-/// valid or `null`. It then uses the values of these fields, and forbids exactly the annotations that the
-/// lists forbid.
+/// The policy accepts settings if and only if they are `null` or an object whose fields are all
+/// known and valid or `null`. It then uses the values of these fields, and forbids exactly the
+/// annotations that the lists forbid.
 pub fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match (Settings::parse(&text), Expected::parse(&text)) {

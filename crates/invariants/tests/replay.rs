@@ -1,7 +1,7 @@
 //! The inputs that fuzzing has kept and those from which it starts, passed to the same checks.
 //!
-//! They are fixed, so that a run can be repeated as is. `make fuzz` looks for new ones; its findings are
-//! replayed from `fuzz/corpus`.
+//! They are fixed, so that a run can be repeated as is. `make fuzz` looks for new ones; its
+//! findings are replayed from `fuzz/corpus`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;

@@ -1,4 +1,5 @@
-//! The command line. The help, the man page and `docs/reference/kubectl-pps.md` come from this text.
+//! The command line. The help, the man page and `docs/reference/kubectl-pps.md` come from this
+//! text.
 
 #![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
@@ -14,15 +15,16 @@ use http::Uri;
 
 pub use self::commands::*;
 
-/// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and moves
-/// them.
+/// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and
+/// moves them.
 ///
-/// Reads PersistentPodStates (PPS), Pods, Nodes and workloads with your own rights. What you may not read is
-/// left out, and said. Only move, forget and import change anything; each shows what it would do and asks
-/// first.
+/// Reads PersistentPodStates (PPS), Pods, Nodes and workloads with your own rights. What you may
+/// not read is left out, and said. Only move, forget and import change anything; each shows what it
+/// would do and asks first.
 ///
-/// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending or misplaced, is not
-/// recorded, a change is refused), and with 2 if the command line is wrong or something could not be read.
+/// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending or
+/// misplaced, is not recorded, a change is refused), and with 2 if the command line is wrong or
+/// something could not be read.
 #[derive(Parser, Clone, Debug)]
 #[command(
     name = "kubectl-pps",
@@ -75,7 +77,8 @@ pub struct Connection {
     #[arg(value_parser = PathBufValueParser::new().try_map(|path| std::fs::File::open(&path).map(|_| path)))]
     pub certificate_authority: Option<PathBuf>,
 
-    /// Do not check the API server's certificate: whoever intercepts the connection may read and change it.
+    /// Do not check the API server's certificate: whoever intercepts the connection may read and
+    /// change it.
     #[arg(
         long,
         global = true,
@@ -105,16 +108,17 @@ pub struct Connection {
     #[arg(long, value_name = "UID", global = true, hide_short_help = true)]
     pub as_uid: Option<String>,
 
-    /// How long one request may take: a number of seconds, or 90s, 2m or 1h; 0 for no limit. Without it, 10
-    /// to 30 seconds.
+    /// How long one request may take: a number of seconds, or 90s, 2m or 1h; 0 for no limit.
+    /// Without it, 10 to 30 seconds.
     #[arg(long, value_name = "DURATION", global = true, hide_short_help = true)]
     #[arg(value_parser = commands::request_timeout)]
     pub request_timeout: Option<Duration>,
 }
 
 impl Connection {
-    /// The flags with which another command reaches the same cluster as the same user. Left out are a token,
-    /// which is a secret, and `--insecure-skip-tls-verify`, which nobody should copy unseen.
+    /// The flags with which another command reaches the same cluster as the same user. Left out are
+    /// a token, which is a secret, and `--insecure-skip-tls-verify`, which nobody should copy
+    /// unseen.
     pub fn flags(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let flags = [
@@ -189,8 +193,9 @@ pub struct AllNamespaces {
 pub enum Command {
     /// Shows where each Pod is, where it is recorded, and what pins it.
     ///
-    /// Has a line for each Pod of the workloads that have a PersistentPodState, and ends with advice for what
-    /// is wrong. With -A, it has a line for each workload; name a workload, or give -o wide, to see the Pods.
+    /// Has a line for each Pod of the workloads that have a PersistentPodState, and ends with
+    /// advice for what is wrong. With -A, it has a line for each workload; name a workload, or give
+    /// -o wide, to see the Pods.
     #[command(after_help = "\
 Examples:
   # The Pods of one StatefulSet, with all columns
@@ -202,8 +207,8 @@ Examples:
     Status(Status),
     /// Says why a Pod is where it is or why it is Pending, and what you can do.
     ///
-    /// Shows what was recorded and injected, which nodes cannot take the Pod, and why: recorded values,
-    /// taints, room, volumes.
+    /// Shows what was recorded and injected, which nodes cannot take the Pod, and why: recorded
+    /// values, taints, room, volumes.
     #[command(after_help = "\
 Examples:
   # Why is db-0 Pending, or why is it where it is?
@@ -211,8 +216,8 @@ Examples:
     Explain(Explain),
     /// Forecasts where the Pods of StatefulSets go if nodes are drained or lost.
     ///
-    /// Runs the policy's own code on the cluster as it is now, one namespace after the other. Nothing is
-    /// changed.
+    /// Runs the policy's own code on the cluster as it is now, one namespace after the other.
+    /// Nothing is changed.
     #[command(after_help = "\
 Examples:
   # Where do the Pods go if node-2 is drained?
@@ -222,9 +227,9 @@ Examples:
     Simulate(Simulate),
     /// Moves Pods to other nodes: changes what pins them, evicts them, and waits.
     ///
-    /// Shows where the Pods may go, asks, and shows where they have started. Several Pods are moved one after
-    /// the other, those that do not run first: the next one when the one before is Ready and recorded. Ends
-    /// at the first Pod that does not become so.
+    /// Shows where the Pods may go, asks, and shows where they have started. Several Pods are moved
+    /// one after the other, those that do not run first: the next one when the one before is Ready
+    /// and recorded. Ends at the first Pod that does not become so.
     #[command(after_help = "\
 Examples:
   # Let db-0 start wherever the scheduler puts it
@@ -236,7 +241,8 @@ Examples:
     Move(Move),
     /// Drops recorded states of Pods that do not run.
     ///
-    /// Their successors start wherever the scheduler puts them. Shows what would be dropped, and asks.
+    /// Their successors start wherever the scheduler puts them. Shows what would be dropped, and
+    /// asks.
     #[command(after_help = "\
 Examples:
   # One Pod that does not run: its successor may start on any node
@@ -257,8 +263,8 @@ Examples:
     Check(Box<Check>),
     /// Writes PersistentPodStates with what they have recorded to a file.
     ///
-    /// The file is YAML, ready for import, without what belongs to this cluster only. Only you may read it,
-    /// since recorded annotations may be internal.
+    /// The file is YAML, ready for import, without what belongs to this cluster only. Only you may
+    /// read it, since recorded annotations may be internal.
     #[command(after_help = "\
 Examples:
   # All PersistentPodStates of the cluster
@@ -266,10 +272,11 @@ Examples:
     Export(Export),
     /// Reads recorded states from a file into the cluster.
     ///
-    /// Takes files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates objects
-    /// that do not exist. Leaves states that the cluster has, unless you give --overwrite, and always those
-    /// of Ready Pods that are recorded. Shows what it would do, and asks. If it is interrupted, run it again.
-    /// Import states before you restore the workloads. With -n, imports only the objects of that namespace.
+    /// Takes files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates
+    /// objects that do not exist. Leaves states that the cluster has, unless you give --overwrite,
+    /// and always those of Ready Pods that are recorded. Shows what it would do, and asks. If it is
+    /// interrupted, run it again. Import states before you restore the workloads. With -n, imports
+    /// only the objects of that namespace.
     #[command(after_help = "\
 Examples:
   # Show what it would write, and write nothing
@@ -279,8 +286,8 @@ Examples:
     Import(Import),
     /// Prints a script that completes commands and options in a shell.
     ///
-    /// There is one for kubectl-pps in each shell, and one for kubectl pps in all shells that complete
-    /// kubectl.
+    /// There is one for kubectl-pps in each shell, and one for kubectl pps in all shells that
+    /// complete kubectl.
     #[command(after_help = "\
 Examples:
   # kubectl-pps in bash, until the shell ends
@@ -306,8 +313,8 @@ pub fn script(shell: &str) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// What kubectl reads: the commands, options and values that may follow, one in each line, and last that the
-/// shell completes file names if there are none.
+/// What kubectl reads: the commands, options and values that may follow, one in each line, and last
+/// that the shell completes file names if there are none.
 pub fn candidates(words: &[String]) -> String {
     let mut root = Cli::command();
     root.build();
@@ -402,8 +409,8 @@ mod tests {
             .collect();
         assert_eq!(
             flags.join(" "),
-            "context=x cluster=c user=u server=https://host:6443/ certificate-authority=Cargo.toml as=jane as-uid=7 \
-             as-group=dev as-group=ops"
+            "context=x cluster=c user=u server=https://host:6443/ \
+             certificate-authority=Cargo.toml as=jane as-uid=7 as-group=dev as-group=ops"
         );
     }
 

@@ -1,4 +1,5 @@
-//! The API server: which one, as whom, and which namespace, as kubectl finds them; reads and writes.
+//! The API server: which one, as whom, and which namespace, as kubectl finds them; reads and
+//! writes.
 
 pub mod read;
 #[cfg(test)]
@@ -42,8 +43,8 @@ pub struct Connected {
     pub namespace: String,
 }
 
-/// Connects, and checks that the API server answers: an unreachable server is reported at once, and not list
-/// by list.
+/// Connects, and checks that the API server answers: an unreachable server is reported at once, and
+/// not list by list.
 pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     let (mut config, context) = find(connection).await?;
     apply(connection, &mut config)?;
@@ -52,8 +53,8 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
         .clone()
         .unwrap_or_else(|| config.default_namespace.clone());
     config.connect_timeout = Some(connection.request_timeout.unwrap_or(Limits::CHECK.request));
-    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear
-    // of it at once.
+    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user
+    // should hear of it at once.
     config.default_retry = false;
     let server = address(&config.cluster_url);
     let is_impersonated = config.auth_info.impersonate.is_some();

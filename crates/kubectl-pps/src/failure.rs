@@ -29,10 +29,10 @@ pub type CommandResult = Result<Outcome, Failure>;
 
 /// Why a command gave no answer or did not do its work. The text names the remedy.
 ///
-/// After `Refused`, nothing was changed, unless the text says so. `Unreadable` includes a missing right, and
-/// an API server that does not answer. `Unread` names a list without which there is no answer. `explain` is
-/// the command that the user may have meant. `workload` is the name of a StatefulSet that could have the Pod,
-/// and its replicas.
+/// After `Refused`, nothing was changed, unless the text says so. `Unreadable` includes a missing
+/// right, and an API server that does not answer. `Unread` names a list without which there is no
+/// answer. `explain` is the command that the user may have meant. `workload` is the name of a
+/// StatefulSet that could have the Pod, and its replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     Usage(String),
@@ -116,35 +116,68 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(text) | Self::Refused(text) | Self::Unreadable(text) => f.write_str(text),
             Self::NoDefinition => f.write_str(
-                "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the product is \
-                 not installed, or its CRD was deleted",
+                "this cluster has no definition of PersistentPodState \
+                 (persistentpodstates.apps.kruise.io): the product is not installed, or its CRD \
+                 was deleted",
             ),
             Self::Unread(unread) => write!(f, "{unread}"),
-            Self::UnreadWorkload { text, unread } => write!(f, "cannot find workload {text}: {unread}"),
+            Self::UnreadWorkload { text, unread } => {
+                write!(f, "cannot find workload {text}: {unread}")
+            }
             Self::UnreadPod { pod, unread } => write!(f, "cannot explain Pod {pod}: {unread}"),
             Self::NoNode(node) => write!(f, "there is no node {node}"),
             Self::NoZone { zone, known } => {
-                write!(f, "no node is in zone {zone}: there are {}", known.join(", "))
+                write!(
+                    f,
+                    "no node is in zone {zone}: there are {}",
+                    known.join(", ")
+                )
             }
             Self::NoNamespace { name, similar } => {
                 write!(f, "there is no namespace {name}{}", hint(similar))
             }
-            Self::NoWorkload { text, namespaces, similar } => {
+            Self::NoWorkload {
+                text,
+                namespaces,
+                similar,
+            } => {
                 let within = namespaces.one().map(|own| format!("namespace {own}"));
                 let within = within.unwrap_or_else(|| "any namespace".into());
-                write!(f, "there is no StatefulSet {text} in {within}, and no PersistentPodState names ")?;
+                write!(
+                    f,
+                    "there is no StatefulSet {text} in {within}, and no PersistentPodState names "
+                )?;
                 write!(f, "such a workload{}", hint(similar))
             }
-            Self::NoSelectedWorkload { selector } => write!(f, "no StatefulSet has the labels {selector}"),
-            Self::PodAsWorkload { pod, explain } => write!(f, "{pod} is a Pod, not a workload: {explain}"),
-            Self::NoPod { namespace, pod, workload, similar } => {
-                let who = workload.as_ref().map_or("no workload wants one".into(), |(name, replicas)| {
-                    format!("StatefulSet {name} (replicas: {replicas}) does not want one")
-                });
-                write!(f, "there is no Pod {pod} in namespace {namespace}, and {who}{}", hint(similar))
+            Self::NoSelectedWorkload { selector } => {
+                write!(f, "no StatefulSet has the labels {selector}")
+            }
+            Self::PodAsWorkload { pod, explain } => {
+                write!(f, "{pod} is a Pod, not a workload: {explain}")
+            }
+            Self::NoPod {
+                namespace,
+                pod,
+                workload,
+                similar,
+            } => {
+                let who =
+                    workload
+                        .as_ref()
+                        .map_or("no workload wants one".into(), |(name, replicas)| {
+                            format!("StatefulSet {name} (replicas: {replicas}) does not want one")
+                        });
+                write!(
+                    f,
+                    "there is no Pod {pod} in namespace {namespace}, and {who}{}",
+                    hint(similar)
+                )
             }
             Self::TooManyNodes { count, most } => {
-                write!(f, "the cluster has {count} nodes: at most {most} are simulated")
+                write!(
+                    f,
+                    "the cluster has {count} nodes: at most {most} are simulated"
+                )
             }
         }
     }
@@ -181,7 +214,8 @@ mod tests {
         };
         assert_eq!(
             failure.to_string(),
-            "there is no StatefulSet sts/db in any namespace, and no PersistentPodState names such a workload"
+            "there is no StatefulSet sts/db in any namespace, and no PersistentPodState names \
+             such a workload"
         );
     }
 

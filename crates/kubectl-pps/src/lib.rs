@@ -9,8 +9,8 @@
 //! | [`run`] | one file for each command: reads, lets `decide` decide, asks, writes |
 //! | [`render`] | tables, colours and text that a terminal can show |
 //!
-//! Only `cluster/write.rs` changes anything. All decisions are those of [`pps_core`], the simulation and the
-//! check.
+//! Only `cluster/write.rs` changes anything. All decisions are those of [`pps_core`], the
+//! simulation and the check.
 
 #![allow(
     missing_docs,

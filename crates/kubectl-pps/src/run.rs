@@ -62,8 +62,8 @@ fn commands(connection: &Connection, namespace: &str) -> CommandLine {
     }
 }
 
-/// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may be newer
-/// than the list. A node that is still not in the snapshot is gone.
+/// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may
+/// be newer than the list. A node that is still not in the snapshot is gone.
 async fn read_confirmed(
     client: &Client,
     of: &Namespaces,

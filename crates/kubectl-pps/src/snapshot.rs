@@ -138,7 +138,8 @@ pub struct Snapshot {
     pub read_at: Option<i64>,
 }
 
-/// What lasts for less time than this may be about to end: the scheduler and the sidecar need a moment.
+/// What lasts for less time than this may be about to end: the scheduler and the sidecar need a
+/// moment.
 const MOMENT_SECONDS: i64 = 30;
 
 impl Snapshot {
@@ -183,27 +184,29 @@ impl Snapshot {
         Some(self.nodes.as_ref()?.values().any(|node| node.has(labels)))
     }
 
-    /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be
-    /// read.
+    /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may
+    /// not be read.
     pub fn is_stranded(&self, pod: &Pod) -> bool {
         pod.node().is_some_and(|node| self.lacks_node(node))
     }
 
-    /// Whether the sidecar records this Pod now, if a PersistentPodState governs it. It records no Pod whose
-    /// node is gone; where nodes may not be read, every node counts as existing.
+    /// Whether the sidecar records this Pod now, if a PersistentPodState governs it. It records no
+    /// Pod whose node is gone; where nodes may not be read, every node counts as existing.
     pub fn is_recordable(&self, pod: &Pod) -> bool {
         let is_running = pod.node().is_some() && pod.is_ready() && !pod.is_terminating();
         is_running && !pod.is_exempt() && !self.is_stranded(pod)
     }
 
-    /// Whether a state that began at this time has lasted for more than a moment. False without a time.
+    /// Whether a state that began at this time has lasted for more than a moment. False without a
+    /// time.
     pub fn is_lasting(&self, since: Option<i64>) -> bool {
         self.read_at
             .zip(since)
             .is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT_SECONDS)
     }
 
-    /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API group.
+    /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API
+    /// group.
     pub fn names_workload_of(&self, group: &str) -> bool {
         let targets = self
             .pps
@@ -218,8 +221,8 @@ impl Snapshot {
         targets.chain(owners).any(|one| one.group() == group)
     }
 
-    /// Why not all objects of a kind could be read in these namespaces; none if they were, or were not asked
-    /// for.
+    /// Why not all objects of a kind could be read in these namespaces; none if they were, or were
+    /// not asked for.
     pub fn unread(&self, resource: Resource) -> Option<&Unread> {
         let namespace = self
             .namespaces
@@ -254,7 +257,8 @@ impl Snapshot {
                 .is_none()
     }
 
-    /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.
+    /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names
+    /// one.
     pub fn relevant_unread(&self) -> impl Iterator<Item = &Unread> {
         let is_named = self.names_workload_of(GROUP);
         self.unread

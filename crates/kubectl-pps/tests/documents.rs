@@ -1,5 +1,5 @@
-//! The commands that documents and the README's picture show exist: each `kubectl pps …` is read as the
-//! plugin reads it.
+//! The commands that documents and the README's picture show exist: each `kubectl pps …` is read as
+//! the plugin reads it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,8 @@ const START: &str = "kubectl pps ";
 const PICTURE: &str = "docs/images/kubectl-pps.svg";
 /// This is made from the command line itself, with placeholders of its own.
 const REFERENCE: &str = "docs/reference/kubectl-pps.md";
-/// What ends a command within a line: a comment, another command, or the end of what a document quotes.
+/// What ends a command within a line: a comment, another command, or the end of what a document
+/// quotes.
 const ENDS: [&str; 8] = [" #", " |", " >", " &&", ";", "`", "\"", ")"];
 /// Words that stand for something, where it must not be any name.
 const VALUES: [(&str, &str); 3] = [
@@ -181,8 +182,9 @@ fn commands_that_the_picture_shows_exist() {
 
 #[test]
 fn commands_are_found_in_blocks_and_in_quoted_prose() {
-    let text = "`kubectl pps status -A` and kubectl pps is no command. `kubectl pps`\n```console\n\
-                $ kubectl pps move db-0 \\\n    --to NODE  # asks\n$ kubectl pps export >f && kubectl pps status | head\n```\n";
+    let text = "`kubectl pps status -A` and kubectl pps is no command. `kubectl \
+                pps`\n```console\n$ kubectl pps move db-0 \\\n    --to NODE  # asks\n$ kubectl \
+                pps export >f && kubectl pps status | head\n```\n";
     assert_eq!(
         commands(text),
         ["status -A", "move db-0      --to NODE", "export", "status"]

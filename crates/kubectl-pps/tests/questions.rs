@@ -1,7 +1,7 @@
 //! What `status` and `explain` answer about a cluster, as people see it and as programs read it.
 //!
-//! The answers are in `tests/golden`. `UPDATE=1 cargo test -p kubectl-pps --test questions` writes them
-//! again.
+//! The answers are in `tests/golden`. `UPDATE=1 cargo test -p kubectl-pps --test questions` writes
+//! them again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! The man page and `docs/reference/kubectl-pps.md` say what the command line says. `UPDATE=1` writes them
-//! again.
+//! The man page and `docs/reference/kubectl-pps.md` say what the command line says. `UPDATE=1`
+//! writes them again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,8 @@ use kubectl_pps::args::Cli;
 
 const DOCUMENT: &str = "docs/reference/kubectl-pps.md";
 /// What follows is generated.
-const MARK: &str = "<!-- What follows is made from the command line: UPDATE=1 cargo test -p kubectl-pps --test reference -->\n";
+const MARK: &str = "<!-- What follows is made from the command line: UPDATE=1 cargo test -p \
+                    kubectl-pps --test reference -->\n";
 
 fn command() -> Command {
     let mut command = Cli::command();
@@ -235,7 +236,8 @@ fn the_document_says_what_the_command_line_says() {
 fn the_man_page_says_what_the_command_line_says() {
     assert!(
         is_up_to_date("crates/kubectl-pps/kubectl-pps.1", &man_page()),
-        "crates/kubectl-pps/kubectl-pps.1 is out of date: UPDATE=1 cargo test -p kubectl-pps --test reference"
+        "crates/kubectl-pps/kubectl-pps.1 is out of date: UPDATE=1 cargo test -p kubectl-pps \
+         --test reference"
     );
 }
 

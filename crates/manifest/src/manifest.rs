@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::yaml::is_read_as_string;
 use pps_core::is_hidden;
 
-/// An object as YAML. Fields are in the order in which people write them: what an object is, then its
-/// metadata and its spec.
+/// An object as YAML. Fields are in the order in which people write them: what an object is, then
+/// its metadata and its spec.
 pub fn to_yaml(object: &Value) -> String {
     let mut text = String::new();
     match object {
@@ -122,8 +122,8 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// JSON, which is YAML too. Escapes the characters that YAML 1.1 forbids or takes for the end of a line, and
-/// the ones that a terminal obeys or hides.
+/// JSON, which is YAML too. Escapes the characters that YAML 1.1 forbids or takes for the end of a
+/// line, and the ones that a terminal obeys or hides.
 fn json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {

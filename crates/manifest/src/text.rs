@@ -1,7 +1,7 @@
 //! Turns the bytes of a file into text, and knows which characters of a text are not shown.
 
-/// The text of a file that some editor or shell has written: UTF-8, or UTF-16 with a byte order mark, as
-/// PowerShell's `>` writes it.
+/// The text of a file that some editor or shell has written: UTF-8, or UTF-16 with a byte order
+/// mark, as PowerShell's `>` writes it.
 pub fn decode(bytes: &[u8]) -> Result<String, String> {
     let text = match bytes {
         [0xff, 0xfe, rest @ ..] => decode_utf16(rest, u16::from_le_bytes)?,

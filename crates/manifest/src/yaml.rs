@@ -1,8 +1,8 @@
 //! Reads YAML as Kubernetes does, and remembers where everything was.
 //!
-//! Kubernetes' clients read YAML 1.1: `on` is true, `010` is eight. Unlike them, this reader refuses
-//! duplicate keys, as the API server does if asked, since the value that a user reads is often not the value
-//! that counts.
+//! Kubernetes' clients read YAML 1.1: `on` is true, `010` is eight. Unlike them, this reader
+//! refuses duplicate keys, as the API server does if asked, since the value that a user reads is
+//! often not the value that counts.
 
 mod builder;
 mod positions;
@@ -62,8 +62,8 @@ pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlEr
     // Pasted from a file that some editor on Windows wrote.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Builder::new(text).documents().or_else(|error| {
-        // The one thing of JSON that is not YAML: a character beyond the first 65536 as a pair of escapes,
-        // `\ud83d\ude00`.
+        // The one thing of JSON that is not YAML: a character beyond the first 65536 as a pair of
+        // escapes, `\ud83d\ude00`.
         let json: Value = serde_json::from_str(text).map_err(|_| error)?;
         // serde_json keeps the last one of duplicate keys.
         Builder::new(&text.replace("\\ud", "/ud").replace("\\uD", "/uD")).documents()?;

@@ -40,8 +40,8 @@ impl Host for HostFunction {
     }
 }
 
-/// Called once, when the module is loaded. A panic becomes an exception with its message, which the page can
-/// catch and show; without this, it would be a trap that says nothing.
+/// Called once, when the module is loaded. A panic becomes an exception with its message, which the
+/// page can catch and show; without this, it would be a trap that says nothing.
 #[wasm_bindgen(start)]
 fn start() {
     #[cfg(target_arch = "wasm32")]
@@ -52,15 +52,15 @@ fn start() {
 
 /// Replays a scenario and returns its result. Both are JSON: see `Scenario` and `RunResult`.
 ///
-/// What is wrong with a scenario is in the result's problems. An exception is a defect of the playground;
-/// after it, the page has to call `restart`.
+/// What is wrong with a scenario is in the result's problems. An exception is a defect of the
+/// playground; after it, the page has to call `restart`.
 #[wasm_bindgen(unchecked_return_type = "string")]
 pub fn run(scenario: &str) -> String {
     run_text(scenario)
 }
 
-/// Answers a request of PolicyServer, `{"request": …, "settings": …}`, as the policy does. Returns the
-/// response, as JSON.
+/// Answers a request of PolicyServer, `{"request": …, "settings": …}`, as the policy does. Returns
+/// the response, as JSON.
 #[wasm_bindgen]
 pub fn evaluate(payload: &str, host: &HostFunction) -> String {
     admit(payload.as_bytes(), host).into_json()

@@ -11,8 +11,8 @@ const VERSION: u64 = 1;
 /// The largest scenario: its texts, quoted.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Replays a scenario, which is JSON. The result is JSON; it has problems and no steps if the scenario cannot
-/// be read.
+/// Replays a scenario, which is JSON. The result is JSON; it has problems and no steps if the
+/// scenario cannot be read.
 pub fn run_text(scenario: &str) -> String {
     let result = match read(scenario) {
         Ok((scenario, texts, actions)) => {
@@ -40,8 +40,8 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
             text.len()
         )));
     }
-    // Not at once as a scenario: numbers are text in this build, and serde could not read them within an
-    // action.
+    // Not at once as a scenario: numbers are text in this build, and serde could not read them
+    // within an action.
     let mut fields: Map<String, Value> = serde_json::from_str(text)
         .map_err(|error| unreadable(format!("this is not a scenario: {error}")))?;
     let version = fields.remove("version").unwrap_or_default();

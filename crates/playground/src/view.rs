@@ -1,4 +1,5 @@
-//! The result of a simulation as the page gets it: with lines and columns, and with objects as YAML.
+//! The result of a simulation as the page gets it: with lines and columns, and with objects as
+//! YAML.
 
 use pps_core::addresses::addresses_in;
 use pps_manifest::yaml::Positions;

@@ -87,13 +87,15 @@ fn a_pod_that_returns_is_shown_with_what_was_injected() {
 
 #[test]
 fn what_the_page_judges_by_has_a_field_of_its_own() {
-    let cordoned =
-        "metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, topology.kubernetes.io/zone: a}}
+    let cordoned = "metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, \
+                    topology.kubernetes.io/zone: a}}
 spec:
   unschedulable: true
-  taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}, {key: slow, effect: PreferNoSchedule}]
+  taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}, {key: slow, effect: \
+                    PreferNoSchedule}]
 ";
-    let with_data = "image: postgres}]\n      volumes: [{name: a, hostPath: {type: Directory, path: /data}}, {name: b, emptyDir: {}}]";
+    let with_data = "image: postgres}]\n      volumes: [{name: a, hostPath: {type: Directory, \
+                     path: /data}}, {name: b, emptyDir: {}}]";
     let line = OBJECTS
         .lines()
         .find(|line| line.contains("node-1"))
@@ -197,7 +199,8 @@ fn what_is_no_scenario_is_a_problem_and_no_panic() {
         "{\"version\": 1, \"actions\": [{\"do\": \"fly\"}]}",
         "{\"version\": 1, \"actions\": [{\"do\": \"addNode\", \"yaml\": 7}]}",
         "{\"version\": 1, \"actions\": [{\"do\": \"addNode\", \"yaml\": \"\"}]}",
-        "{\"version\": 1, \"actions\": [{\"do\": \"scale\", \"workload\": \"db\", \"replicas\": 1e99}]}",
+        "{\"version\": 1, \"actions\": [{\"do\": \"scale\", \"workload\": \"db\", \"replicas\": \
+         1e99}]}",
         "{\"version\": 1, \"objects\": \"- 1\\n- 2\\n\"}",
         "{\"version\": 1, \"objects\": \"text\"}",
         "{\"version\": 1, \"settings\": \"a\\n---\\nb\"}",

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand};
 
-/// Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, the first two with SBOMs.
+/// Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, the first two with
+/// SBOMs.
 ///
-/// Log in with `docker login` first, or put a `config.json` into the directory that `DOCKER_CONFIG` names.
-/// Prints the immutable reference of the pushed artifact on stdout. The same commit gives the same digests:
-/// all timestamps are the commit's, or `SOURCE_DATE_EPOCH`.
+/// Log in with `docker login` first, or put a `config.json` into the directory that `DOCKER_CONFIG`
+/// names. Prints the immutable reference of the pushed artifact on stdout. The same commit gives
+/// the same digests: all timestamps are the commit's, or `SOURCE_DATE_EPOCH`.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -34,8 +35,8 @@ pub(crate) enum Command {
     },
     /// Push the sidecar as a container image.
     Image {
-        /// The static executable; `hack/build-release.sh` builds it. Repeat the option for each architecture:
-        /// several executables become one image index.
+        /// The static executable; `hack/build-release.sh` builds it. Repeat the option for each
+        /// architecture: several executables become one image index.
         #[arg(long = "binary", value_name = "FILE", required = true)]
         binaries: Vec<PathBuf>,
         #[command(flatten)]
@@ -73,7 +74,8 @@ pub(crate) enum Command {
 
 #[derive(Arguments, Debug)]
 pub(crate) struct Push {
-    /// Where it is in the registry, as registry/repository:tag. The tag defaults to `v` and the version.
+    /// Where it is in the registry, as registry/repository:tag. The tag defaults to `v` and the
+    /// version.
     #[arg(value_name = "REFERENCE")]
     pub(crate) reference: String,
     #[command(flatten)]

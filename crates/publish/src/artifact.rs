@@ -56,8 +56,8 @@ impl Artifact {
         Self::with_manifest(vec![config, layer], manifest)
     }
 
-    /// Serialises the manifest with its fields in the order of the type and its annotations sorted, so the
-    /// same content gives the same bytes.
+    /// Serialises the manifest with its fields in the order of the type and its annotations sorted,
+    /// so the same content gives the same bytes.
     pub(crate) fn with_manifest(blobs: Vec<Blob>, manifest: OciImageManifest) -> Result<Self> {
         let bytes = serde_json::to_vec(&manifest)?;
         Ok(Self {

@@ -21,7 +21,8 @@ const HUB_LAYER_MEDIA_TYPE: &str =
 /// `<chart>/Chart.yaml`.
 const DEFINITION: &str = "Chart.yaml";
 
-/// Builds the artifact: the configuration is `Chart.yaml` as JSON, the layer is the packed chart, unchanged.
+/// Builds the artifact: the configuration is `Chart.yaml` as JSON, the layer is the packed chart,
+/// unchanged.
 pub(crate) fn build_artifact(package: &[u8], provenance: &Provenance) -> Result<Artifact> {
     let definition = read_definition(package)?;
     let text = |field: &str| {

@@ -1,8 +1,8 @@
-//! Lists the packages that are compiled into a program, as `cargo tree` does for the features of this
-//! program.
+//! Lists the packages that are compiled into a program, as `cargo tree` does for the features of
+//! this program.
 //!
-//! Packages that only run during the build (build scripts, procedural macros, tests) are not part of the
-//! program and are left out.
+//! Packages that only run during the build (build scripts, procedural macros, tests) are not part
+//! of the program and are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,9 +56,9 @@ pub(crate) fn list(source: &Path, package: &str, target: &str) -> Result<Compone
     parse_tree(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Parses lines such as `2serde v1.0.229`, a tab, the license, a tab, the repository: the number is the
-/// depth. A line that ends with `(*)` repeats a package without its dependencies. The path of an own package
-/// follows its version.
+/// Parses lines such as `2serde v1.0.229`, a tab, the license, a tab, the repository: the number is
+/// the depth. A line that ends with `(*)` repeats a package without its dependencies. The path of
+/// an own package follows its version.
 fn parse_tree(tree: &str) -> Result<Components> {
     let mut packages: BTreeMap<PackageKey, Package> = BTreeMap::new();
     let mut path: Vec<PackageKey> = Vec::new();
@@ -114,8 +114,9 @@ mod tests {
 
     #[test]
     fn parses_the_direct_dependencies_of_each_package() {
-        let tree = "0app v0.1.0 (/somewhere)\tMIT\tr\n1a v1.0.0\tMIT\tr\n2b v2.0.0+deprecated\t\t\n1b v1.0.0\tMIT\tr\n\
-            1c v3.0.0\tMIT\tr\n2a v1.0.0\tMIT\tr (*)\n\n";
+        let tree = "0app v0.1.0 (/somewhere)\tMIT\tr\n1a v1.0.0\tMIT\tr\n2b \
+                    v2.0.0+deprecated\t\t\n1b v1.0.0\tMIT\tr\n1c v3.0.0\tMIT\tr\n2a \
+                    v1.0.0\tMIT\tr (*)\n\n";
         let Components { root, packages } = parse_tree(tree).unwrap();
         assert_eq!(root, key("app", "0.1.0"));
         let of = |name, version| {
@@ -171,8 +172,8 @@ mod tests {
         for present in ["pps-core", "serde_json", "wapc-guest"] {
             assert!(names.contains(present), "{present} is not in {names:?}");
         }
-        // Used only by the sidecar, tests, build scripts and another feature of pps-core; the last is a
-        // procedural macro.
+        // Used only by the sidecar, tests, build scripts and another feature of pps-core; the last
+        // is a procedural macro.
         for absent in [
             "kube",
             "kubewarden-policy-sdk",

@@ -65,7 +65,8 @@ fn pack(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
     Ok(archive.into_inner()?)
 }
 
-/// Compresses without a name and a time in the gzip header, so that the same input gives the same bytes.
+/// Compresses without a name and a time in the gzip header, so that the same input gives the same
+/// bytes.
 fn compress(archive: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzBuilder::new()
         .mtime(0)

@@ -27,7 +27,8 @@ pub(crate) fn build(
         let name = pair[0].0.name();
         ensure!(
             pair[0].0 != pair[1].0,
-            "two executables are for {name}: pass one for each architecture (hack/build-release.sh pps-sidecar linux-…)"
+            "two executables are for {name}: pass one for each architecture \
+             (hack/build-release.sh pps-sidecar linux-…)"
         );
     }
     let entry = |(architecture, image): &(Architecture, Artifact)| -> Result<ImageIndexEntry> {

@@ -1,8 +1,8 @@
-//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the SBOMs to
-//! attest. See `--help`.
+//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the
+//! SBOMs to attest. See `--help`.
 //!
-//! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same commit
-//! gives the same digests. Only [`registry`] uses the network.
+//! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same
+//! commit gives the same digests. Only [`registry`] uses the network.
 
 mod args;
 mod artifact;
@@ -127,9 +127,9 @@ fn publish_image(
     })
 }
 
-/// Connects to the registry, and prints the immutable reference that the operation returns. Cargo takes
-/// seconds to list the components for an SBOM: done within the operation, it does not delay the news that the
-/// registry cannot be used.
+/// Connects to the registry, and prints the immutable reference that the operation returns. Cargo
+/// takes seconds to list the components for an SBOM: done within the operation, it does not delay
+/// the news that the registry cannot be used.
 fn use_registry(
     push: &Push,
     operation: RegistryOperation,

@@ -51,8 +51,8 @@ pub(crate) fn build_artifact(module: &[u8], provenance: &Provenance) -> Result<A
     )
 }
 
-/// Derives the manifest's annotations like `kwctl push`: only values of one line, and the source under two
-/// keys.
+/// Derives the manifest's annotations like `kwctl push`: only values of one line, and the source
+/// under two keys.
 fn manifest_annotations(annotations: Annotations) -> Annotations {
     let mut derived: Annotations = annotations
         .into_iter()
@@ -120,7 +120,8 @@ mod tests {
             (b"\0asm\x01\0\0\0\xff\xff", "not a Wasm module"),
             (
                 empty,
-                "not a Kubewarden policy: build it with `make policy.wasm` (it has no section io.kubewarden.metadata)",
+                "not a Kubewarden policy: build it with `make policy.wasm` (it has no section \
+                 io.kubewarden.metadata)",
             ),
             (
                 b"\0asm\x01\0\0\0\0\x1a\x16io.kubewarden.metadata{}\n",

@@ -43,7 +43,8 @@ impl Provenance {
             Ok(value) => value,
             Err(_) => git(source, &["log", "-1", "--format=%ct"]).with_context(|| {
                 format!(
-                    "{} has no git history: set {EPOCH} to the commit's time, in seconds since 1970",
+                    "{} has no git history: set {EPOCH} to the commit's time, in seconds since \
+                     1970",
                     source.display()
                 )
             })?,

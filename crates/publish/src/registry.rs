@@ -116,8 +116,8 @@ impl Registry {
         })
     }
 
-    /// Pushes an artifact and returns its immutable reference. The SBOM is pushed before the tag, so it
-    /// exists whenever the tag does.
+    /// Pushes an artifact and returns its immutable reference. The SBOM is pushed before the tag,
+    /// so it exists whenever the tag does.
     pub(crate) async fn push(
         &self,
         artifact: &Artifact,
@@ -128,8 +128,8 @@ impl Registry {
             .await
     }
 
-    /// Pushes the images of an index, each with its SBOM, then the index. Returns the index's immutable
-    /// reference.
+    /// Pushes the images of an index, each with its SBOM, then the index. Returns the index's
+    /// immutable reference.
     pub(crate) async fn push_index(&self, index: &Index, sboms: &[Artifact]) -> Result<String> {
         ensure!(
             index.images.len() == sboms.len(),
@@ -236,8 +236,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Lists the SBOM among the artifact's referrers. Registries with the referrers API of OCI 1.1 do so on
-    /// their own; for others this maintains the fallback index under `tag`.
+    /// Lists the SBOM among the artifact's referrers. Registries with the referrers API of OCI 1.1
+    /// do so on their own; for others this maintains the fallback index under `tag`.
     async fn attach(&self, artifact: &Artifact, sbom: &Artifact, tag: &str) -> Result<()> {
         let subject = self.target.clone_with_digest(artifact.digest());
         let index = self.client.pull_referrers(&subject, None).await;

@@ -1,4 +1,5 @@
-//! The software bill of materials (SBOM) in SPDX form, and the artifact that attaches it to its subject.
+//! The software bill of materials (SBOM) in SPDX form, and the artifact that attaches it to its
+//! subject.
 
 use anyhow::Result;
 use oci_client::{
@@ -25,8 +26,8 @@ pub(crate) struct Sbom {
     pub(crate) json: Vec<u8>,
 }
 
-/// Creates the SBOM of a file that was compiled for a target. The same file, commit and lock file give the
-/// same bytes.
+/// Creates the SBOM of a file that was compiled for a target. The same file, commit and lock file
+/// give the same bytes.
 pub(crate) fn create(
     file: &[u8],
     target: &str,

@@ -1,4 +1,5 @@
-//! Decide: facts become writes. Synchronous and without I/O, so that tests need no cluster and no runtime.
+//! Decide: facts become writes. Synchronous and without I/O, so that tests need no cluster and no
+//! runtime.
 //!
 //! | module | what it holds |
 //! |---|---|

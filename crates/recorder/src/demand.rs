@@ -16,8 +16,8 @@ pub enum Naming {
 pub struct ReplicasPath(Vec<String>);
 
 impl ReplicasPath {
-    /// Reads a path in the form of a scale subresource, such as `.spec.shape.size`. A path that does not
-    /// begin with `.spec.` finds nothing.
+    /// Reads a path in the form of a scale subresource, such as `.spec.shape.size`. A path that
+    /// does not begin with `.spec.` finds nothing.
     pub fn new(path: &str) -> Self {
         let fields = path.strip_prefix(".spec.").unwrap_or_default();
         Self(fields.split('.').map(str::to_owned).collect())
@@ -42,15 +42,15 @@ impl Default for ReplicasPath {
     }
 }
 
-/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. No method
-/// looks at each replica, or at each reserved range.
+/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. No
+/// method looks at each replica, or at each reserved range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     start: u64,
     /// None if the spec does not give the number.
     replicas: Option<u64>,
-    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent. Each has the number of
-    /// ordinals from `start` to its end that are reserved.
+    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent. Each has the
+    /// number of ordinals from `start` to its end that are reserved.
     reserved: Vec<(u64, u64, u64)>,
     /// Whether a Pod may have a name without an ordinal.
     is_freely_named: bool,
@@ -59,8 +59,8 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Yes,
-    /// The workload has fewer Pods than it wants, and the name may be that of a missing one; or it has more,
-    /// and its number says nothing of the name.
+    /// The workload has fewer Pods than it wants, and the name may be that of a missing one; or it
+    /// has more, and its number says nothing of the name.
     Maybe,
     No,
 }
@@ -75,8 +75,8 @@ impl Demand {
         }
     }
 
-    /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item of
-    /// `reserveOrdinals` is skipped.
+    /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item
+    /// of `reserveOrdinals` is skipped.
     pub fn read(spec: &Value, naming: &Naming) -> Self {
         let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
         let reserved = spec["reserveOrdinals"]
@@ -99,14 +99,16 @@ impl Demand {
         self.replicas
     }
 
-    /// Whether the workload has exactly the number of living Pods that it wants. If it has more, its number
-    /// does not count all of them, as that of an operator which counts workers and also makes masters.
+    /// Whether the workload has exactly the number of living Pods that it wants. If it has more,
+    /// its number does not count all of them, as that of an operator which counts workers and also
+    /// makes masters.
     pub fn is_met_by(&self, pods: usize) -> bool {
         self.replicas == Some(pods as u64)
     }
 
-    /// Whether the workload wants a Pod of this name; `pods` is how many of its Pods live. A workload that
-    /// does not say how many Pods it wants is taken to want each of them, so that no state is dropped.
+    /// Whether the workload wants a Pod of this name; `pods` is how many of its Pods live. A
+    /// workload that does not say how many Pods it wants is taken to want each of them, so that no
+    /// state is dropped.
     pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Wanted {
         if self.replicas.is_none()
             || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
@@ -144,8 +146,8 @@ fn range(item: &Value) -> Option<(u64, u64)> {
     Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
 }
 
-/// The union of inclusive ranges in any order, each with the number of ordinals from `start` to its end that
-/// are in one; a range whose end is before its start is skipped.
+/// The union of inclusive ranges in any order, each with the number of ordinals from `start` to its
+/// end that are in one; a range whose end is before its start is skipped.
 fn merge(start: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64, u64)> {
     let mut ranges: Vec<_> = ranges.filter(|(first, last)| first <= last).collect();
     ranges.sort_unstable();

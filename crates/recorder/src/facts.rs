@@ -1,5 +1,5 @@
-//! Facts: what the sidecar keeps in memory of each watched object. Plain data without I/O; `observe` creates
-//! it and `decide` reads it.
+//! Facts: what the sidecar keeps in memory of each watched object. Plain data without I/O;
+//! `observe` creates it and `decide` reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,8 +64,8 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// Namespace, kind and name of a workload. References that differ only in the API version name the same
-/// workload.
+/// Namespace, kind and name of a workload. References that differ only in the API version name the
+/// same workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadKey {
     pub object: NamespacedName,
@@ -118,7 +118,8 @@ pub struct PodFact {
     pub owner: Option<Arc<str>>,
     pub node: Option<Arc<str>>,
     pub ready: bool,
-    /// When the Pod became Ready, in Unix seconds, as the API server gives it; `None` while it is not Ready.
+    /// When the Pod became Ready, in Unix seconds, as the API server gives it; `None` while it is
+    /// not Ready.
     pub ready_since: Option<i64>,
     pub terminating: bool,
     /// Whether the Pod carries the policy's annotation.
@@ -129,8 +130,9 @@ pub struct PodFact {
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.
     pub ips: Vec<String>,
-    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if its
-    /// required affinity [exceeds its limits](pps_core::required_affinity): such a Pod is never evicted.
+    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if
+    /// its required affinity [exceeds its limits](pps_core::required_affinity): such a Pod is never
+    /// evicted.
     pub pending: Option<Box<PendingPod>>,
 }
 

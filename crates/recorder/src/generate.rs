@@ -15,8 +15,8 @@ pub const AUTO_GENERATE: &str = "kruise.io/auto-generate-persistent-pod-state";
 pub const REQUIRED_TOPOLOGY: &str = "kruise.io/required-persistent-topology";
 /// Comma-separated keys of one preferred topology, of weight 100.
 pub const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
-/// Comma-separated keys of the annotations to persist. `key=PodIPsJSON` and `key=PodIPsCSV` also set
-/// `valueFrom`.
+/// Comma-separated keys of the annotations to persist. `key=PodIPsJSON` and `key=PodIPsCSV` also
+/// set `valueFrom`.
 pub const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
 /// All annotations of a workload that this module reads.
@@ -49,8 +49,8 @@ pub struct Request {
     pub warnings: Vec<String>,
 }
 
-/// What is kept in memory of such an annotation. A value of more than 64 KiB is never valid. A text that is
-/// no valid key either replaces it, and so the user gets the usual warning.
+/// What is kept in memory of such an annotation. A value of more than 64 KiB is never valid. A text
+/// that is no valid key either replaces it, and so the user gets the usual warning.
 pub fn kept_value(value: &str) -> &str {
     if value.len() > 64 << 10 {
         "(longer than 64 KiB)"
@@ -128,7 +128,8 @@ fn read_pod_annotations(
             }
             Ok(PodAnnotation { key, .. }) if is_never_injected(&key) => {
                 return Err(format!(
-                    "annotation {POD_ANNOTATIONS}: {key} can never be injected, since its writer treats it as its own state; remove it"
+                    "annotation {POD_ANNOTATIONS}: {key} can never be injected, since its writer \
+                     treats it as its own state; remove it"
                 ));
             }
             Ok(annotation) if known.insert(annotation.key.clone()) => persistent.push(annotation),
@@ -144,8 +145,8 @@ fn read_pod_annotations(
     Ok((persistent, warnings))
 }
 
-/// The items of a comma-separated list: trimmed, without empty ones and repeats. The error says that there
-/// are too many.
+/// The items of a comma-separated list: trimmed, without empty ones and repeats. The error says
+/// that there are too many.
 fn items<'a>(
     annotations: &'a BTreeMap<String, String>,
     annotation: &str,

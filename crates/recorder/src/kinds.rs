@@ -22,8 +22,8 @@ pub struct Definition {
     pub versions: Vec<Version>,
     /// `metadata.generation`, which changes with the definition's spec.
     pub generation: i64,
-    /// Whether the version that this product uses has the field `status.packed`, or keeps fields that it does
-    /// not have.
+    /// Whether the version that this product uses has the field `status.packed`, or keeps fields
+    /// that it does not have.
     pub keeps_packed: bool,
 }
 
@@ -50,8 +50,8 @@ pub struct Watchable {
     pub refusals: Vec<String>,
 }
 
-/// The listed kinds that can be watched now. A kind that the cluster does not serve yet is left out without a
-/// refusal.
+/// The listed kinds that can be watched now. A kind that the cluster does not serve yet is left out
+/// without a refusal.
 pub fn watchable<'a>(
     entries: impl IntoIterator<Item = &'a Entry>,
     definitions: impl IntoIterator<Item = &'a Definition>,
@@ -65,13 +65,17 @@ pub fn watchable<'a>(
         let (group, kind) = (entry.group.as_str(), entry.kind.as_str());
         match served.get(&(group, kind)) {
             Some(definition) if definition.namespaced => {
-                let key = GroupKind { group: group.into(), kind: kind.into() };
+                let key = GroupKind {
+                    group: group.into(),
+                    kind: kind.into(),
+                };
                 if let Some(resource) = resource(entry, definition) {
                     watchable.resources.entry(key).or_insert(resource);
                 }
             }
             Some(_) => watchable.refusals.push(format!(
-                "{KEY} names {kind} of {group}; remove it: the kind is cluster-scoped, so it cannot own Pods"
+                "{KEY} names {kind} of {group}; remove it: the kind is cluster-scoped, so it \
+                 cannot own Pods"
             )),
             None => {}
         }

@@ -4,16 +4,16 @@ use pps_core::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 
 use crate::facts::{NodeFact, PodFact};
 
-/// A node of this name, and whether it has only just appeared: the controller that labels it with its zone
-/// may not have run yet.
+/// A node of this name, and whether it has only just appeared: the controller that labels it with
+/// its zone may not have run yet.
 pub type Place<'a> = (&'a str, &'a NodeFact, bool);
 
-/// The state to record for a Pod that is Ready on this node and not terminating. `before` is the state that
-/// was recorded for a Pod of that name earlier.
+/// The state to record for a Pod that is Ready on this node and not terminating. `before` is the
+/// state that was recorded for a Pod of that name earlier.
 ///
-/// Labels are read from the node each time; only those that a new node of the recorded name does not have yet
-/// are kept. An empty or missing annotation never replaces a recorded value: a network plugin writes it only
-/// after the Pod has started, and blanks it when it tears the Pod down.
+/// Labels are read from the node each time; only those that a new node of the recorded name does
+/// not have yet are kept. An empty or missing annotation never replaces a recorded value: a network
+/// plugin writes it only after the Pod has started, and blanks it when it tears the Pod down.
 pub fn record(
     spec: &Spec,
     pod: &PodFact,

@@ -6,8 +6,8 @@ use pps_core::pps::Condition;
 /// The type of the condition that the sidecar sets.
 pub const RECORDING: &str = "Recording";
 
-/// Characters of a condition's message that are written. A node can lack thousands of keys with long names,
-/// and the API server refuses a status with a message beyond [its
+/// Characters of a condition's message that are written. A node can lack thousands of keys with
+/// long names, and the API server refuses a status with a message beyond [its
 /// limit](pps_core::limits::MAX_CONDITION_MESSAGE_LENGTH).
 const MAX_MESSAGE: usize = 1024;
 
@@ -30,9 +30,9 @@ impl Recording {
     }
 }
 
-/// The conditions with this one added or replaced, or none if it is already among them. Conditions of other
-/// types are unchanged. `now` is in the format of RFC 3339 and becomes the transition time only if the
-/// condition's status changes.
+/// The conditions with this one added or replaced, or none if it is already among them. Conditions
+/// of other types are unchanged. `now` is in the format of RFC 3339 and becomes the transition time
+/// only if the condition's status changes.
 pub fn with_recording(
     conditions: &[Condition],
     recording: &Recording,

@@ -21,7 +21,8 @@ const MAX_KINDS: usize = 256;
 pub struct Entry {
     #[serde(default, deserialize_with = "null_as_default")]
     pub group: String,
-    /// The version to watch. If it is not set or not served, the sidecar watches the stored version.
+    /// The version to watch. If it is not set or not served, the sidecar watches the stored
+    /// version.
     pub version: Option<String>,
     pub kind: String,
 }
@@ -45,8 +46,8 @@ pub struct Whitelist {
     pub refusals: Vec<String>,
 }
 
-/// Reads a list; the error says why it is rejected as a whole. An empty text is an empty list. Field names
-/// match in any letter case, as in Go, and unknown fields are skipped.
+/// Reads a list; the error says why it is rejected as a whole. An empty text is an empty list.
+/// Field names match in any letter case, as in Go, and unknown fields are skipped.
 pub fn parse(text: &str) -> Result<Whitelist, String> {
     if text.trim().is_empty() {
         return Ok(Whitelist::default());
@@ -106,11 +107,13 @@ impl Whitelist {
         let is_same = |known: &Entry| known.group == *group && known.kind == *kind;
         if group.is_empty() {
             self.refusals.push(format!(
-                "{KEY}: {path} names {kind} without a group; name its group or remove it: no kind of the core group gives its Pods stable names"
+                "{KEY}: {path} names {kind} without a group; name its group or remove it: no kind \
+                 of the core group gives its Pods stable names"
             ));
         } else if !has_stable_names(&format!("{group}/v1"), kind) {
             self.refusals.push(format!(
-                "{KEY}: {path} names {kind} of {group}; remove it: its Pods get new names each time, so their states cannot be recorded"
+                "{KEY}: {path} names {kind} of {group}; remove it: its Pods get new names each \
+                 time, so their states cannot be recorded"
             ));
         } else if (group.as_str(), kind.as_str()) != ("apps", "StatefulSet")
             && !self.entries.iter().any(is_same)

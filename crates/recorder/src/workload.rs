@@ -11,8 +11,8 @@ pub enum WorkloadPresence {
     Replaced,
     /// It does not exist, or it is terminating.
     Gone,
-    /// It does not exist, and the states do not say for which workload they were recorded, as after a
-    /// restore: they wait for the next workload of the name.
+    /// It does not exist, and the states do not say for which workload they were recorded, as after
+    /// a restore: they wait for the next workload of the name.
     Awaited,
 }
 
@@ -22,8 +22,8 @@ pub enum PodOwnership {
     Absent,
     Terminating,
     Owned,
-    /// The Pod belongs to the earlier workload for which the state was recorded, and is not terminating. A
-    /// workload that was created again under the same name may still adopt it.
+    /// The Pod belongs to the earlier workload for which the state was recorded, and is not
+    /// terminating. A workload that was created again under the same name may still adopt it.
     Former,
     /// The Pod has no controller owner, so the workload may still adopt it.
     Orphan,
@@ -47,7 +47,8 @@ pub fn retains_state(
         (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => {
             wanted || ownership != PodOwnership::Absent
         }
-        // Pods outlive a workload that was deleted with `--cascade=orphan`. Their states are kept with them.
+        // Pods outlive a workload that was deleted with `--cascade=orphan`. Their states are kept
+        // with them.
         (_, WorkloadPresence::Gone) => lives || ownership == PodOwnership::Foreign,
         (_, WorkloadPresence::Replaced) => lives || ownership == PodOwnership::Terminating,
     }
@@ -61,11 +62,11 @@ fn lives(ownership: PodOwnership) -> bool {
     )
 }
 
-/// Whether a recorded state is dropped once its node is confirmed to be gone. The retention policy does not
-/// matter here: it is about the workload.
+/// Whether a recorded state is dropped once its node is confirmed to be gone. The retention policy
+/// does not matter here: it is about the workload.
 ///
-/// A living Pod that is Ready keeps its state even if its node's object is gone. A living Pod that starts on
-/// another node keeps its state until it is recorded there.
+/// A living Pod that is Ready keeps its state even if its node's object is gone. A living Pod that
+/// starts on another node keeps its state until it is recorded there.
 pub fn forgets_state(
     policy: NodeDeletionPolicy,
     ownership: PodOwnership,

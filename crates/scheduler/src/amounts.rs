@@ -46,8 +46,8 @@ impl Amounts {
         )
     }
 
-    /// What a Pod requests: the sum of its containers, or the most of its init containers if that is more, or
-    /// what it requests as a whole; and its overhead.
+    /// What a Pod requests: the sum of its containers, or the most of its init containers if that
+    /// is more, or what it requests as a whole; and its overhead.
     pub(super) fn of_pod(spec: &Value, defaults: bool) -> Self {
         let own = &spec["resources"];
         let requests = |container: &Value| {
@@ -104,7 +104,8 @@ impl Amounts {
         self.0.get(resource).copied().unwrap_or_default()
     }
 
-    /// How much there is. CPU, memory and storage are unlimited on a Node that does not say how much it has.
+    /// How much there is. CPU, memory and storage are unlimited on a Node that does not say how
+    /// much it has.
     pub(super) fn limit(&self, resource: &str) -> Option<i64> {
         let is_assumed = matches!(resource, CPU | MEMORY | "ephemeral-storage");
         self.0.get(resource).copied().or((!is_assumed).then_some(0))

@@ -19,8 +19,8 @@ const PLAIN_VOLUMES: [&str; 7] = [
 
 const FIELDS: [&str; 3] = ["resourceClaims", "runtimeClassName", "schedulingGates"];
 
-/// What a real scheduler looks at besides what is simulated. `knows_claims` is whether the Pod's claims are
-/// looked at.
+/// What a real scheduler looks at besides what is simulated. `knows_claims` is whether the Pod's
+/// claims are looked at.
 pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
     let is_set = |value: &Value| {
         value

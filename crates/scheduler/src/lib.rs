@@ -1,18 +1,19 @@
 //! Which nodes the scheduler of Kubernetes may choose for a Pod, and why it excludes the others.
 //!
-//! This is the default profile of kube-scheduler, whose filters and scores decide for one Pod after the
-//! other: `NodeUnschedulable`, `NodeName`, `TaintToleration`, `NodeAffinity`, `VolumeBinding` (of claims that
-//! are bound), `NodeResourcesFit` (strategy `LeastAllocated`), `InterPodAffinity`, `PodTopologySpread` (also
-//! what it does for Pods of a controller without constraints of their own), `NodeResourcesBalancedAllocation`
-//! and `ImageLocality`. Of several best nodes the real scheduler takes any. The scores of a [`Selection`] are
-//! those of Kubernetes 1.32, and [`Selection::may_land_on`] also has the best nodes of 1.36.
+//! This is the default profile of kube-scheduler, whose filters and scores decide for one Pod after
+//! the other: `NodeUnschedulable`, `NodeName`, `TaintToleration`, `NodeAffinity`, `VolumeBinding`
+//! (of claims that are bound), `NodeResourcesFit` (strategy `LeastAllocated`), `InterPodAffinity`,
+//! `PodTopologySpread` (also what it does for Pods of a controller without constraints of their
+//! own), `NodeResourcesBalancedAllocation` and `ImageLocality`. Of several best nodes the real
+//! scheduler takes any. The scores of a [`Selection`] are those of Kubernetes 1.32, and
+//! [`Selection::may_land_on`] also has the best nodes of 1.36.
 //!
-//! It is not simulated where a volume will be whose claim is not bound, zone labels of volumes that have no
-//! node affinity, how many volumes a node takes, which host ports are in use, what resource claims, runtime
-//! classes and other schedulers do, and selectors of namespaces and Services. Where a Pod has one of these,
-//! `caveats` says so, and `may_land_on` has every node that is not excluded. Pods of lower priority make
-//! room, but not way for affinity and spreading. A node whose CPU and memory are not known is not excluded
-//! for lack of them.
+//! It is not simulated where a volume will be whose claim is not bound, zone labels of volumes that
+//! have no node affinity, how many volumes a node takes, which host ports are in use, what resource
+//! claims, runtime classes and other schedulers do, and selectors of namespaces and Services. Where
+//! a Pod has one of these, `caveats` says so, and `may_land_on` has every node that is not
+//! excluded. Pods of lower priority make room, but not way for affinity and spreading. A node whose
+//! CPU and memory are not known is not excluded for lack of them.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -75,8 +76,8 @@ pub struct Placement<'a> {
     pub before: Option<&'a Value>,
     /// `spec.selector` of its controller. The scheduler spreads the Pods that it selects.
     pub selector: Option<&'a Value>,
-    /// What is known of claims and volumes; none if nothing is. Then `caveats` says so of a Pod that has a
-    /// claim.
+    /// What is known of claims and volumes; none if nothing is. Then `caveats` says so of a Pod
+    /// that has a claim.
     pub volumes: Option<&'a Volumes>,
 }
 
@@ -121,8 +122,8 @@ pub fn select_from(placement: &Placement, nodes: &[Node]) -> Selection {
     World::of(placement, &new, nodes).select()
 }
 
-/// The selectors by which the Pod may be spread. The scheduler knows the selector of a `StatefulSet` in
-/// `apps/v1`; a Pod of another kind is spread if a Service selects it.
+/// The selectors by which the Pod may be spread. The scheduler knows the selector of a
+/// `StatefulSet` in `apps/v1`; a Pod of another kind is spread if a Service selects it.
 fn spreads<'a>(placement: &Placement<'a>) -> Vec<Option<&'a Value>> {
     let Some(selector) = placement.selector else {
         return vec![None];

@@ -1,4 +1,5 @@
-//! What a Pod requires and prefers of Nodes: `spec.nodeName`, `spec.nodeSelector` and the node affinity.
+//! What a Pod requires and prefers of Nodes: `spec.nodeName`, `spec.nodeSelector` and the node
+//! affinity.
 
 use serde_json::Value;
 
@@ -67,8 +68,8 @@ pub(super) fn selector_exclusions(
     unmet(terms.into_iter().enumerate(), node, by, |_, _| by.clone())
 }
 
-/// What a Node lacks of each term, each of which has its place, and `by` says who requires it. Terms without
-/// any match no node.
+/// What a Node lacks of each term, each of which has its place, and `by` says who requires it.
+/// Terms without any match no node.
 fn unmet<'a>(
     terms: impl Iterator<Item = (usize, &'a Value)>,
     node: &Node,

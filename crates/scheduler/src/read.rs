@@ -1,8 +1,8 @@
-//! Reads what the scheduler needs of Nodes and Pods. What has another type than Kubernetes allows counts as
-//! absent.
+//! Reads what the scheduler needs of Nodes and Pods. What has another type than Kubernetes allows
+//! counts as absent.
 //!
-//! What is read owns its texts, so that a simulation reads each object once and not once for each Pod that it
-//! places.
+//! What is read owns its texts, so that a simulation reads each object once and not once for each
+//! Pod that it places.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,10 +97,12 @@ pub(super) struct Pod {
     pub(super) namespace: String,
     pub(super) labels: Labels,
     pub(super) terminating: bool,
-    /// The API server writes it into each Pod. A Pod from a template has none, so it preempts no other.
+    /// The API server writes it into each Pod. A Pod from a template has none, so it preempts no
+    /// other.
     pub(super) priority: Option<i64>,
     pub(super) requests: Amounts,
-    /// With a default for each container that requests no CPU or no memory: scores count with these.
+    /// With a default for each container that requests no CPU or no memory: scores count with
+    /// these.
     pub(super) requests_non_zero: Amounts,
     /// `podAffinity` and `podAntiAffinity`; null if it has neither.
     pub(super) affinity: Value,

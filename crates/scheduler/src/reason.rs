@@ -1,4 +1,5 @@
-//! Why a node cannot take a Pod, and what is not known about it. Types only: `render` makes the English.
+//! Why a node cannot take a Pod, and what is not known about it. Types only: `render` makes the
+//! English.
 
 use super::read::Taint;
 

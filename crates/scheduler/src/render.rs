@@ -103,8 +103,8 @@ impl fmt::Display for Exclusion {
 }
 
 impl Exclusion {
-    /// Without what differs from node to node: `the Pod's recorded state requires topology.kubernetes.io/zone
-    /// a`.
+    /// Without what differs from node to node: `the Pod's recorded state requires
+    /// topology.kubernetes.io/zone a`.
     pub fn in_general(&self) -> String {
         match self {
             Self::Label {
@@ -175,7 +175,8 @@ impl fmt::Display for Caveat {
         let words = match self {
             Self::OtherScheduler => "it names another scheduler, whose rules are not known here",
             Self::Volumes => {
-                "where its volumes are is not simulated: a persistent volume may keep it on a node or in a zone"
+                "where its volumes are is not simulated: a persistent volume may keep it on a node \
+                 or in a zone"
             }
             Self::Claim(claim) => {
                 return write!(
@@ -184,10 +185,12 @@ impl fmt::Display for Caveat {
                 );
             }
             Self::VolumeLimits => {
-                "how many volumes a node takes, and claims that are ReadWriteOncePod, are not simulated"
+                "how many volumes a node takes, and claims that are ReadWriteOncePod, are not \
+                 simulated"
             }
             Self::PodAffinityFields => {
-                "namespaceSelector, matchLabelKeys and mismatchLabelKeys of Pod affinity are not simulated"
+                "namespaceSelector, matchLabelKeys and mismatchLabelKeys of Pod affinity are not \
+                 simulated"
             }
             Self::Field(field) => return write!(f, "its {field} is not simulated"),
             Self::Preemption => {

@@ -146,8 +146,8 @@ impl Images {
         Self(images.collect())
     }
 
-    /// `ImageLocality`: prefers Nodes that have the Pod's images, by their size and by how many Nodes have
-    /// them.
+    /// `ImageLocality`: prefers Nodes that have the Pod's images, by their size and by how many
+    /// Nodes have them.
     pub(super) fn locality(&self, node: &Node) -> i64 {
         const MIB: i64 = 1024 * 1024;
         const LEAST: i64 = 23 * MIB;

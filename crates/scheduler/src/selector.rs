@@ -1,5 +1,5 @@
-//! Requirements on labels: of Nodes, which a term of a node affinity makes, and of Pods, which a label
-//! selector makes.
+//! Requirements on labels: of Nodes, which a term of a node affinity makes, and of Pods, which a
+//! label selector makes.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::fields::{list, text};
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// Whether labels meet a requirement: `{key, operator, values}`. One that Kubernetes would refuse is never
-/// met.
+/// Whether labels meet a requirement: `{key, operator, values}`. One that Kubernetes would refuse
+/// is never met.
 pub(super) fn meets(requirement: &Value, labels: &Labels) -> bool {
     let found = labels.get(text(&requirement["key"])).map(String::as_str);
     let values = || list(&requirement["values"]).map(text);

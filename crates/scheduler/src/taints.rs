@@ -45,7 +45,8 @@ pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
     untolerated(spec, node).next().is_none()
 }
 
-/// The taint for which a Node evicts a Pod at once. Of several tolerations of a taint the first one counts.
+/// The taint for which a Node evicts a Pod at once. Of several tolerations of a taint the first one
+/// counts.
 pub fn evicting_taint(spec: &Value, node: &Value) -> Option<Taint> {
     let mut taints = list(&node["spec"]["taints"])
         .map(Taint::of)

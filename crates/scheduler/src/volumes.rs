@@ -15,7 +15,8 @@ pub(super) const CLAIM: &str = "persistentVolumeClaim";
 pub struct Volumes {
     /// The volume that a claim is bound to, by namespace and name; none if it is not bound.
     claims: BTreeMap<(String, String), Option<String>>,
-    /// The node selector of each volume, null if any node can have it, and whether a CSI driver may limit it.
+    /// The node selector of each volume, null if any node can have it, and whether a CSI driver may
+    /// limit it.
     volumes: BTreeMap<String, (Value, bool)>,
 }
 

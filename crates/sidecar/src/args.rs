@@ -1,4 +1,5 @@
-//! The command line: flags, environment variables and their limits. Knows nothing about what they configure.
+//! The command line: flags, environment variables and their limits. Knows nothing about what they
+//! configure.
 
 #![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
@@ -13,8 +14,8 @@ use pps_check::args::CheckArgs;
 use pps_core::DEFAULT_NAMESPACE_SELECTOR;
 use pps_core::size::DEFAULT_LIMIT;
 
-/// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState policy
-/// can place re-created Pods where they were.
+/// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState
+/// policy can place re-created Pods where they were.
 ///
 /// Watches PersistentPodState objects, workloads, Pods and Nodes, and writes the status of the
 /// PersistentPodState objects. Creates such an object for each workload with the annotation
@@ -23,13 +24,13 @@ use pps_core::size::DEFAULT_LIMIT;
 /// Workloads are StatefulSets, those of OpenKruise, and the custom kinds that the ConfigMap
 /// kruise-configuration lists. Watches of kinds start and stop without a restart.
 ///
-/// Of several processes, the holder of the Lease leads and the others are standbys: they watch but write
-/// nothing. If the leader fails, a standby takes over within 15 seconds; if it is stopped with SIGTERM,
-/// within about 2 seconds. A process that loses the Lease returns to standby.
+/// Of several processes, the holder of the Lease leads and the others are standbys: they watch but
+/// write nothing. If the leader fails, a standby takes over within 15 seconds; if it is stopped
+/// with SIGTERM, within about 2 seconds. A process that loses the Lease returns to standby.
 ///
-/// Uses the ServiceAccount of its Pod in a cluster, and the same kubeconfig as kubectl elsewhere. On
-/// SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start, and
-/// with 2 if the command line is invalid.
+/// Uses the ServiceAccount of its Pod in a cluster, and the same kubeconfig as kubectl elsewhere.
+/// On SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start,
+/// and with 2 if the command line is invalid.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "pps-sidecar", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -62,29 +63,30 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMESPACE", env = "PPS_OPENKRUISE_NAMESPACE", value_parser = NonEmpty::new())]
     pub openkruise_namespace: Option<String>,
 
-    /// The only namespace to record. No right on objects of other namespaces is needed then. Without it, all
-    /// namespaces in scope are recorded.
+    /// The only namespace to record. No right on objects of other namespaces is needed then.
+    /// Without it, all namespaces in scope are recorded.
     #[arg(long, value_name = "NAMESPACE", env = "PPS_NAMESPACE", value_parser = NonEmpty::new())]
     pub namespace: Option<String>,
 
-    /// Label selector of the namespaces in scope, as in kubectl; empty for all. In other namespaces nothing
-    /// is recorded, dropped, generated or evicted, and recorded states stay unchanged. Select the namespaces
-    /// that the policy selects.
+    /// Label selector of the namespaces in scope, as in kubectl; empty for all. In other namespaces
+    /// nothing is recorded, dropped, generated or evicted, and recorded states stay unchanged.
+    /// Select the namespaces that the policy selects.
     #[arg(long, value_name = "SELECTOR", default_value = DEFAULT_NAMESPACE_SELECTOR)]
     #[arg(env = "PPS_NAMESPACE_SELECTOR")]
     pub namespace_selector: String,
 
-    /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait for
-    /// it are evicted if --evict-pending-pods is set. Applies to objects with nodeDeletionPolicy: Forget. And
-    /// how long a Pod of a custom kind must be missing, whose name the number of Pods does not cover, before
-    /// its state is dropped. A number of seconds, minutes or hours: 90s, 5m, 1h.
+    /// How long a node must be missing before the states recorded on it are dropped, and Pods that
+    /// wait for it are evicted if --evict-pending-pods is set. Applies to objects with
+    /// nodeDeletionPolicy: Forget. And how long a Pod of a custom kind must be missing, whose name
+    /// the number of Pods does not cover, before its state is dropped. A number of seconds, minutes
+    /// or hours: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = grace_period)]
     #[arg(env = "PPS_NODE_GRACE_PERIOD")]
     pub node_grace_period: Duration,
 
-    /// Evict Pods that are Pending for a node that no longer exists, so that their controller re-creates
-    /// them. Applies to objects with nodeDeletionPolicy: Forget. Needs the permission to create
-    /// pods/eviction. With false the sidecar reports such Pods and leaves them.
+    /// Evict Pods that are Pending for a node that no longer exists, so that their controller
+    /// re-creates them. Applies to objects with nodeDeletionPolicy: Forget. Needs the permission to
+    /// create pods/eviction. With false the sidecar reports such Pods and leaves them.
     #[arg(
         long,
         value_name = "true|false",
@@ -99,8 +101,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pub leader_election: bool,
 
-    /// Namespace of the Lease. Defaults to the namespace of the Pod, and outside a cluster to that of the
-    /// kubeconfig's current context.
+    /// Namespace of the Lease. Defaults to the namespace of the Pod, and outside a cluster to that
+    /// of the kubeconfig's current context.
     #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", value_parser = NonEmpty::new())]
     pub lease_namespace: Option<String>,
 
@@ -114,19 +116,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RECORDER", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
     pub recorder: Recorder,
 
-    /// Maximum size of an object in KiB. Objects above nine tenths of it get a warning. The PolicyServer
-    /// refuses changes of an object above 1000 KiB. Set less if etcd's --max-request-bytes is less.
+    /// Maximum size of an object in KiB. Objects above nine tenths of it get a warning. The
+    /// PolicyServer refuses changes of an object above 1000 KiB. Set less if etcd's
+    /// --max-request-bytes is less.
     #[arg(long, value_name = "KIB", default_value_t = DEFAULT_LIMIT / 1024, value_parser = kibibytes)]
     pub max_object_size: usize,
 
-    /// In which form the states of large objects are stored. auto: in status.packed, from about 200 Pods on,
-    /// as short text that costs the API server little, unless OpenKruise's manager runs. never: all states
-    /// are in status.podStates, and objects that have status.packed are moved back, as far as they fit.
-    /// OpenKruise reads only status.podStates: use never before you return to it.
+    /// In which form the states of large objects are stored. auto: in status.packed, from about 200
+    /// Pods on, as short text that costs the API server little, unless OpenKruise's manager runs.
+    /// never: all states are in status.podStates, and objects that have status.packed are moved
+    /// back, as far as they fit. OpenKruise reads only status.podStates: use never before you
+    /// return to it.
     #[arg(long, value_name = "auto|never", value_enum, default_value_t = CompactStates::Auto, env = "PPS_COMPACT_STATES")]
     pub compact_states: CompactStates,
 
-    /// Log level: error, warn, info, debug or trace, or a filter such as pps_sidecar=debug,kube=warn.
+    /// Log level: error, warn, info, debug or trace, or a filter such as
+    /// pps_sidecar=debug,kube=warn.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "PPS_LOG")]
     pub log: String,
 }

@@ -1,8 +1,9 @@
-//! Lead: the election. Of several processes only the Lease holder may write. Writes nothing but the Lease.
+//! Lead: the election. Of several processes only the Lease holder may write. Writes nothing but the
+//! Lease.
 //!
-//! The Lease is written with the resource version that was read: of two processes that take it, one gets a
-//! conflict. The time for which a holder leads is counted from its request, never from the answer. If the
-//! process was stopped in between, the answer comes too late and does not count.
+//! The Lease is written with the resource version that was read: of two processes that take it, one
+//! gets a conflict. The time for which a holder leads is counted from its request, never from the
+//! answer. If the process was stopped in between, the answer comes too late and does not count.
 
 mod leadership;
 mod lease;
@@ -32,7 +33,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// When to read the Lease again after another process has written it.
 const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 
-/// The former leader may have failed to publish an Event that is younger than this when a new term begins.
+/// The former leader may have failed to publish an Event that is younger than this when a new term
+/// begins.
 pub(crate) const HANDOVER_WINDOW: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -85,8 +87,8 @@ impl Election {
     }
 }
 
-/// The identity of this process. It differs after each restart, so that a process never takes a Lease of its
-/// predecessor for its own.
+/// The identity of this process. It differs after each restart, so that a process never takes a
+/// Lease of its predecessor for its own.
 fn create_identity() -> String {
     let name = std::env::var("POD_NAME")
         .ok()
@@ -277,7 +279,8 @@ impl Elector {
         let lease = &self.lease;
         match error {
             kube::Error::Api(status) if status.code == 403 => format!(
-                "not allowed to use the Lease {lease}: grant get, create and update on it, or run a single sidecar with --leader-election=false; until then nothing is written ({})",
+                "not allowed to use the Lease {lease}: grant get, create and update on it, or run \
+                 a single sidecar with --leader-election=false; until then nothing is written ({})",
                 status.message
             ),
             kube::Error::Api(status) => format!("cannot use the Lease {lease}: {}", status.message),

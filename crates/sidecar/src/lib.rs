@@ -1,5 +1,5 @@
-//! The sidecar of the PersistentPodState policy: it watches workloads, Pods and Nodes, and records in
-//! PersistentPodState objects where each Pod runs.
+//! The sidecar of the PersistentPodState policy: it watches workloads, Pods and Nodes, and records
+//! in PersistentPodState objects where each Pod runs.
 //!
 //! ```text
 //! observe ──facts──▶ decide ──writes──▶ write
@@ -12,8 +12,8 @@
 //! - `serve` answers probes and scrapes from what the others report to [`telemetry`].
 //! - [`run`] wires them together.
 //!
-//! This library belongs to the program. Its public items are those that the program, its tests and the
-//! benchmarks use.
+//! This library belongs to the program. Its public items are those that the program, its tests and
+//! the benchmarks use.
 
 #![allow(
     missing_docs,

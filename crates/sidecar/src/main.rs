@@ -1,4 +1,5 @@
-//! The program. All of it is in the library, which hack/link-test-sidecar.sh links statically as well.
+//! The program. All of it is in the library, which hack/link-test-sidecar.sh links statically as
+//! well.
 
 fn main() -> std::process::ExitCode {
     pps_sidecar::run::main()

@@ -1,5 +1,5 @@
-//! Observe: turns Kubernetes watches into facts. Reads from the API server; writes nothing and decides
-//! nothing about states.
+//! Observe: turns Kubernetes watches into facts. Reads from the API server; writes nothing and
+//! decides nothing about states.
 
 pub(crate) mod client;
 pub mod discovery;

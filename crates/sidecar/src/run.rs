@@ -1,5 +1,5 @@
-//! Run: sets up all parts and loops until a signal arrives. The [`worker`] has what happens in each turn of
-//! the loop.
+//! Run: sets up all parts and loops until a signal arrives. The [`worker`] has what happens in each
+//! turn of the loop.
 
 mod worker;
 
@@ -58,8 +58,8 @@ pub fn main() -> ExitCode {
     }))
 }
 
-/// Runs the sidecar until a signal arrives. Fails if the log filter is invalid, no cluster is configured, or
-/// the admin address is in use.
+/// Runs the sidecar until a signal arrives. Fails if the log filter is invalid, no cluster is
+/// configured, or the admin address is in use.
 fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     start_logging(args)?;
     tokio::runtime::Builder::new_current_thread()
@@ -192,8 +192,8 @@ async fn record(
     Ok(())
 }
 
-/// The part of kube that logs whole response bodies which it cannot read, and with them what is secret in an
-/// object. Each error is also returned, and logged where it is handled.
+/// The part of kube that logs whole response bodies which it cannot read, and with them what is
+/// secret in an object. Each error is also returned, and logged where it is handled.
 const LOGS_BODIES: &str = "kube_client::client";
 
 /// Logs to stderr, as text on a terminal and as JSON otherwise.

@@ -1,6 +1,6 @@
-//! Serve: `/healthz`, `/readyz` and `/metrics` over HTTP. Read-only. Whoever reaches the port can hold
-//! neither much memory nor a connection for long, and keeps no probe out: a new connection ends the oldest
-//! one when there are too many.
+//! Serve: `/healthz`, `/readyz` and `/metrics` over HTTP. Read-only. Whoever reaches the port can
+//! hold neither much memory nor a connection for long, and keeps no probe out: a new connection
+//! ends the oldest one when there are too many.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,14 +29,17 @@ use crate::telemetry::metrics::Metrics;
 const MAX_CONNECTIONS: usize = 64;
 const MAX_HEADER: usize = 16 << 10;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may last, in which one request is answered. Prometheus waits as long by default.
+/// How long a connection may last, in which one request is answered. Prometheus waits as long by
+/// default.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a connection that could not be accepted, for example because too many files are open.
+/// The pause after a connection that could not be accepted, for example because too many files are
+/// open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves in the background until the program ends. Returns the address, whose port differs from the
-/// requested one if that was 0. Fails if the address cannot be bound. All IPv6 addresses include those of
-/// IPv4, unless the host says otherwise (`net.ipv6.bindv6only`), and are these alone on a host without IPv6.
+/// Serves in the background until the program ends. Returns the address, whose port differs from
+/// the requested one if that was 0. Fails if the address cannot be bound. All IPv6 addresses
+/// include those of IPv4, unless the host says otherwise (`net.ipv6.bindv6only`), and are these
+/// alone on a host without IPv6.
 pub(crate) async fn serve(
     address: SocketAddr,
     health: Health,
@@ -96,7 +99,8 @@ async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// All addresses of a host on which all IPv6 addresses are refused like this, as it may have no IPv6.
+/// All addresses of a host on which all IPv6 addresses are refused like this, as it may have no
+/// IPv6.
 fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let is_any = address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED);
     let may_help = is_any && error.kind() != io::ErrorKind::AddrInUse;
@@ -179,8 +183,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Sends this, and then nothing. Returns what is answered until the connection ends; nothing if it stays
-    /// open for ten seconds.
+    /// Sends this, and then nothing. Returns what is answered until the connection ends; nothing if
+    /// it stays open for ten seconds.
     async fn answer_to(address: SocketAddr, request: &[u8]) -> Option<String> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         // The server may have seen enough before the end.

@@ -1,4 +1,5 @@
-//! Telemetry: the state that probes and scrapes show. Other parts report into it; it depends on none.
+//! Telemetry: the state that probes and scrapes show. Other parts report into it; it depends on
+//! none.
 
 pub mod metrics;
 #[cfg(target_os = "linux")]
@@ -30,8 +31,8 @@ impl Health {
         self.with(|state| state.is_synced = true);
     }
 
-    /// What keeps this process from taking part in the election, if anything. A standby is healthy. Returns
-    /// what did so before.
+    /// What keeps this process from taking part in the election, if anything. A standby is healthy.
+    /// Returns what did so before.
     pub(crate) fn set_election_problem(&self, problem: Option<String>) -> Option<String> {
         self.with(|state| std::mem::replace(&mut state.election_problem, problem))
     }

@@ -53,11 +53,12 @@ pub(crate) struct Unconfirmed {
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
-    /// Of a status write with the compact form, which the API server does not store: the new resource
-    /// version, if it has stored the rest; else why not.
+    /// Of a status write with the compact form, which the API server does not store: the new
+    /// resource version, if it has stored the rest; else why not.
     CompactFormDropped(StatusWrite, Result<String, String>),
     LossUnconfirmed(StatusWrite, Unconfirmed),
-    /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
+    /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it
+    /// exists.
     PpsRead(
         NamespacedName,
         String,
@@ -124,10 +125,10 @@ impl Writer {
         written(write, result)
     }
 
-    /// Moves the states of an object into the compact form. A definition that does not have it prunes it, and
-    /// only the API server knows its present definition. So the compact form is first written beside
-    /// `podStates`, which are removed once the API server has answered that it has both, and only where it
-    /// still has both.
+    /// Moves the states of an object into the compact form. A definition that does not have it
+    /// prunes it, and only the API server knows its present definition. So the compact form is
+    /// first written beside `podStates`, which are removed once the API server has answered that it
+    /// has both, and only where it still has both.
     async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
         let mut beside = write.patch.clone();
         beside["status"]
@@ -154,8 +155,8 @@ impl Writer {
         written(write, result)
     }
 
-    /// Moves the states of an object that is too large to have both forms. The API server is asked first what
-    /// it would store, and then what it has stored.
+    /// Moves the states of an object that is too large to have both forms. The API server is asked
+    /// first what it would store, and then what it has stored.
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
         match self.patch_status(&write, &write.patch, OBJECT, true).await {
             Ok(stored)
@@ -222,8 +223,9 @@ impl Writer {
         WriteResult::Generated(workload, generated, result)
     }
 
-    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. Before that it
-    /// asks for what no watch has shown. A disruption budget does not protect a Pending Pod.
+    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node.
+    /// Before that it asks for what no watch has shown. A disruption budget does not protect a
+    /// Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
         let PodEviction {
             pod,
@@ -231,8 +233,8 @@ impl Writer {
             resource_version,
             ..
         } = &eviction;
-        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then
-        // policy/v1. kube's own eviction sends no precondition.
+        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22,
+        // then policy/v1. kube's own eviction sends no precondition.
         let body = json!({
             "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
             "deleteOptions": delete_params(uid, resource_version),
@@ -256,8 +258,8 @@ impl Writer {
         self.send(request).await.map(|_: IgnoredAny| ())
     }
 
-    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a
-    /// proxy may also answer 404.
+    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound`
+    /// counts: a proxy may also answer 404.
     pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
         let api: Api<Node> = Api::all(self.client.clone());
         // The semaphore is never closed.
@@ -269,8 +271,8 @@ impl Writer {
         WriteResult::NodeLookup(node, result)
     }
 
-    /// Sends a status patch: a list is a JSON patch, anything else a merge patch. With `dry_run` the API
-    /// server only says what it would store.
+    /// Sends a status patch: a list is a JSON patch, anything else a merge patch. With `dry_run`
+    /// the API server only says what it would store.
     async fn patch_status(
         &self,
         write: &StatusWrite,
@@ -369,7 +371,8 @@ fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
     }
 }
 
-/// Compares what was sent with what the API server has stored: it drops fields that the definition lacks.
+/// Compares what was sent with what the API server has stored: it drops fields that the definition
+/// lacks.
 fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
     let has_source = |object: &Value| {
         let annotations = object["spec"]["persistentPodAnnotations"].as_array();

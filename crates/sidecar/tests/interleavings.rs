@@ -1,11 +1,12 @@
-//! Random interleavings of what can happen in a cluster, run against the index: watches deliver late, in
-//! pieces and as new lists; writes conflict, get lost or are answered late; the process can be killed at any
-//! moment.
+//! Random interleavings of what can happen in a cluster, run against the index: watches deliver
+//! late, in pieces and as new lists; writes conflict, get lost or are answered late; the process
+//! can be killed at any moment.
 //!
-//! A plain model recomputes each decision of the index from everything delivered so far. Once everything is
-//! delivered and written, the outcome is compared with the cluster itself.
+//! A plain model recomputes each decision of the index from everything delivered so far. Once
+//! everything is delivered and written, the outcome is compared with the cluster itself.
 //!
-//! A failing test prints its seed and the smallest failing input. To replay it, or to run more cases:
+//! A failing test prints its seed and the smallest failing input. To replay it, or to run more
+//! cases:
 //!
 //! ```console
 //! $ PROPTEST_RNG_SEED=7 cargo test -p pps-sidecar --test interleavings
@@ -51,8 +52,8 @@ use self::simulation::{Simulation, WATCHES};
 use self::states::parse_status;
 use self::steps::{ClusterChange, Step, race, spec_options, step};
 
-/// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before
-/// it starts, and libtest shows what a failed test has printed.
+/// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints
+/// it before it starts, and libtest shows what a failed test has printed.
 fn config(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig {
         failure_persistence: None,
@@ -256,8 +257,8 @@ impl Simulation {
         }
     }
 
-    /// Settles, and asserts that no status changes. A new process may change the condition: it does not know
-    /// the missing topology keys of Pods that are no longer Ready.
+    /// Settles, and asserts that no status changes. A new process may change the condition: it does
+    /// not know the missing topology keys of Pods that are no longer Ready.
     fn settle_without_writes(&mut self, is_new_process: bool) {
         let before = self.cluster.objects.clone();
         self.settle();
@@ -312,9 +313,9 @@ fn runs_reach_the_compact_form() {
 /// Entries, desired Pods and target UID of one PPS.
 type Outcome = (BTreeMap<String, PodState>, Option<i32>, Option<String>);
 
-/// The outcome of each PPS that governs a workload with all its Pods Ready. Compares the entries of the
-/// workload's own Pod names: all of them if the retention policy drops the unwanted ones, else those of
-/// existing Pods.
+/// The outcome of each PPS that governs a workload with all its Pods Ready. Compares the entries of
+/// the workload's own Pod names: all of them if the retention policy drops the unwanted ones, else
+/// those of existing Pods.
 fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
     let objects = simulation.cluster.objects.iter();
     objects
@@ -341,8 +342,8 @@ fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
         .collect()
 }
 
-/// Asserts, once everything is delivered and written: the watches have caught up, nothing is left to write,
-/// and the recorded states agree with the cluster.
+/// Asserts, once everything is delivered and written: the watches have caught up, nothing is left
+/// to write, and the recorded states agree with the cluster.
 fn assert_at_rest(simulation: &mut Simulation) {
     simulation.assert_up_to_date();
     simulation.assert_generated();
@@ -394,8 +395,8 @@ fn assert_at_rest(simulation: &mut Simulation) {
     }
 }
 
-/// Asserts, once all grace periods have ended: no PPS with `nodeDeletionPolicy: Forget` names a missing Node,
-/// except for Pods that exist.
+/// Asserts, once all grace periods have ended: no PPS with `nodeDeletionPolicy: Forget` names a
+/// missing Node, except for Pods that exist.
 fn assert_forgotten(simulation: &Simulation) {
     let cluster = &simulation.cluster;
     for (name, object) in cluster
@@ -477,8 +478,8 @@ fn recorded(options: &[SpecOptions]) -> Simulation {
     simulation
 }
 
-/// The status names the new workload from then on, so that a Pod of the former one no longer keeps a state of
-/// a node that is gone.
+/// The status names the new workload from then on, so that a Pod of the former one no longer keeps
+/// a state of a node that is gone.
 #[test]
 fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     use ClusterChange::{
@@ -516,8 +517,8 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     assert_at_rest(&mut simulation);
 }
 
-/// A process that has just started does not know which states are the new workload's, and which the former
-/// one's. It keeps each as it keeps the new workload's, whose Pods are counted.
+/// A process that has just started does not know which states are the new workload's, and which the
+/// former one's. It keeps each as it keeps the new workload's, whose Pods are counted.
 #[test]
 fn a_surplus_state_that_may_be_the_new_workloads_is_dropped_after_two_rounds() {
     use ClusterChange::{CreatePod, ReplaceWorkload, ScaleToZero};
@@ -544,8 +545,8 @@ fn a_surplus_state_that_may_be_the_new_workloads_is_dropped_after_two_rounds() {
     }
 }
 
-/// The backup has no states, and what was known before is restored with the UID of the workload that was
-/// replaced since.
+/// The backup has no states, and what was known before is restored with the UID of the workload
+/// that was replaced since.
 #[test]
 fn a_state_that_is_written_after_an_erasure_is_not_the_former_workloads() {
     let options = SpecOptions {

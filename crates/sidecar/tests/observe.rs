@@ -268,7 +268,8 @@ fn watches_pods_without_a_gap_while_it_lists_them_for_a_new_key() {
             .contains("watch_up{resource=\"pods\"} 1")
     );
     finish_list.send(()).unwrap();
-    // The object with the new key records once the list is complete; the Pod that came meanwhile is not lost.
+    // The object with the new key records once the list is complete; the Pod that came meanwhile is
+    // not lost.
     let pod = ready_pod("db", 21, &json!({"new": "3"}));
     pods.send(event("ADDED", &pod)).unwrap();
     api.wait_for_requests(1, &["PATCH", "/db/status", "\"new\":\"3\""]);

@@ -1,5 +1,6 @@
-//! docs/reference, the alert rules and the dashboard name the metrics and alerts that exist, and the
-//! documents name all of them. docs/troubleshooting.md does so with the reasons of conditions and Events.
+//! docs/reference, the alert rules and the dashboard name the metrics and alerts that exist, and
+//! the documents name all of them. docs/troubleshooting.md does so with the reasons of conditions
+//! and Events.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

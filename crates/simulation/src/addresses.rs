@@ -14,8 +14,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The next free address of a node's range. As with `host-local`, an address that was just given back is
-    /// not the next one.
+    /// The next free address of a node's range. As with `host-local`, an address that was just
+    /// given back is not the next one.
     pub(crate) fn assign(&mut self, node: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let count = u32::try_from(self.ranges.len()).unwrap_or(0);
         let (range, assigned) = self.ranges.entry(node.to_owned()).or_insert((count + 1, 0));
@@ -75,7 +75,8 @@ impl Plugin {
         keys.filter_map(of).min().map(|index| &PLUGINS[index])
     }
 
-    /// The addresses that a Pod asks for. The error is the annotation's value, if the plugin cannot read it.
+    /// The addresses that a Pod asks for. The error is the annotation's value, if the plugin cannot
+    /// read it.
     pub(crate) fn requested<'a>(&self, pod: &'a Value) -> Result<Vec<String>, &'a str> {
         let Some(text) = pod["metadata"]["annotations"][self.asks]
             .as_str()

@@ -79,8 +79,8 @@ pub(crate) fn governing(
         .flatten()
 }
 
-/// Sends the creation of a PersistentPodState, or its update, through the policy. Returns the policy's
-/// warnings.
+/// Sends the creation of a PersistentPodState, or its update, through the policy. Returns the
+/// policy's warnings.
 pub(crate) fn admit_pps(
     cluster: &Cluster,
     object: &Value,

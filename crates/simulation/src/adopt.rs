@@ -26,8 +26,8 @@ pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
     is_controlled.then(|| workload.target.name.clone())
 }
 
-/// Lets workloads exist from the beginning with these Pods, each with the name of its workload. All count as
-/// updated.
+/// Lets workloads exist from the beginning with these Pods, each with the name of its workload. All
+/// count as updated.
 pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
     let mut by_workload: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
     if cluster.is_live {
@@ -52,8 +52,8 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
     }
 }
 
-/// The UID of a workload from the beginning: its own, else the one that its Pods name, else the one that its
-/// states were recorded for.
+/// The UID of a workload from the beginning: its own, else the one that its Pods name, else the one
+/// that its states were recorded for.
 pub(crate) fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Option<String> {
     let workload = cluster.workloads.get(name)?;
     let candidates = cluster.pps.iter().map(|(name, pps)| {

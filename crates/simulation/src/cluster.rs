@@ -174,7 +174,8 @@ impl Cluster {
         self.uids.to_string()
     }
 
-    /// Sets the metadata of a PPS that the API server sets. `before` is the object that it replaces.
+    /// Sets the metadata of a PPS that the API server sets. `before` is the object that it
+    /// replaces.
     pub(crate) fn set_server_fields(&mut self, object: &mut Value, before: Option<&Value>) {
         let version = self.new_version();
         let metadata = &mut object["metadata"];

@@ -22,8 +22,9 @@ pub(crate) enum Operation {
     },
 }
 
-/// What the controller does in one pass. As in Kubernetes, `OrderedReady` does one thing at a time and waits
-/// for each Pod to be Ready, `Parallel` creates and deletes at once, and both replace one Pod at a time.
+/// What the controller does in one pass. As in Kubernetes, `OrderedReady` does one thing at a time
+/// and waits for each Pod to be Ready, `Parallel` creates and deletes at once, and both replace one
+/// Pod at a time.
 pub(crate) fn decide(
     workload: &Workload,
     pods: &Pods,
@@ -151,7 +152,8 @@ pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// Adds the volumes of the workload's claims, each in place of one of the same name in the template.
+/// Adds the volumes of the workload's claims, each in place of one of the same name in the
+/// template.
 fn add_claims(workload: &Workload, pod: &str, spec: &mut Map<String, Value>) {
     let names: Vec<&str> = list(&workload.object["spec"]["volumeClaimTemplates"])
         .filter_map(|claim| claim["metadata"]["name"].as_str())

@@ -73,8 +73,8 @@ pub(crate) fn of_workload(workload: &Workload) -> WorkloadFact {
     }
 }
 
-/// The definition is this product's, so that nothing is hidden. A simulated object has no managed fields:
-/// what has the label was generated.
+/// The definition is this product's, so that nothing is hidden. A simulated object has no managed
+/// fields: what has the label was generated.
 pub(crate) fn of_pps(object: &Value) -> PpsFact {
     let mut fact = read_pps(object).unwrap_or_else(|error| {
         let target_ref = TargetReference::read(&object["spec"]["targetRef"]);

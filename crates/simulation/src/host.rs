@@ -41,7 +41,8 @@ fn mask(object: &Value, request: &Value) -> Value {
     }
 }
 
-/// Keeps what the masks name. A mask that ends here keeps everything below, unless another one continues.
+/// Keeps what the masks name. A mask that ends here keeps everything below, unless another one
+/// continues.
 fn prune(value: &Value, masks: &[&[&str]]) -> Value {
     if masks.iter().all(|mask| mask.is_empty()) {
         return value.clone();
@@ -68,8 +69,8 @@ fn prune(value: &Value, masks: &[&[&str]]) -> Value {
 fn not_found(request: &Value) -> String {
     let text = |field: &str| request[field].as_str().unwrap_or_default();
     format!(
-        "Callback evaluation failure: Cannot find {}/PersistentPodState named '{}' \
-         inside of namespace '{:?}'\n\nStack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg",
+        "Callback evaluation failure: Cannot find {}/PersistentPodState named '{}' inside of \
+         namespace '{:?}'\n\nStack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg",
         text("api_version"),
         text("name"),
         Some(text("namespace"))

@@ -1,7 +1,8 @@
-//! A small cluster in which the product's own decisions meet the part of Kubernetes that matters to them.
+//! A small cluster in which the product's own decisions meet the part of Kubernetes that matters to
+//! them.
 //!
-//! [`run`] replays a [`Scenario`]: Nodes, StatefulSets and PersistentPodStates, and what happens to them. It
-//! is a pure function: there is no clock, no randomness and no I/O.
+//! [`run`] replays a [`Scenario`]: Nodes, StatefulSets and PersistentPodStates, and what happens to
+//! them. It is a pure function: there is no clock, no randomness and no I/O.
 //!
 //! | module | what it simulates |
 //! |---|---|
@@ -13,8 +14,9 @@
 //! | `actions` | users, and what happens to nodes |
 //! | `settle` | lets all of these react to each other |
 //!
-//! There is no time: a Pod that is deleted is gone at once, one that is started is Ready at once, and the
-//! sidecar knows everything at once. Only the grace period for deleted nodes is an action of its own.
+//! There is no time: a Pod that is deleted is gone at once, one that is started is Ready at once,
+//! and the sidecar knows everything at once. Only the grace period for deleted nodes is an action
+//! of its own.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,5 @@
-//! How large a scenario may be. Whatever is beyond is refused with a problem, before it costs anything.
+//! How large a scenario may be. Whatever is beyond is refused with a problem, before it costs
+//! anything.
 
 use serde_json::Value;
 
@@ -25,9 +26,9 @@ pub struct Limits {
     /// Bytes of the steps of a result in JSON. A scenario whose steps have more ends early.
     pub result_bytes: usize,
     pub created_pods: usize,
-    /// Whether each step has its world, and the last one all details. Otherwise only the last step has a
-    /// world, with manifests of the Pods that were created and with the scheduler's verdicts on those that no
-    /// node can take.
+    /// Whether each step has its world, and the last one all details. Otherwise only the last step
+    /// has a world, with manifests of the Pods that were created and with the scheduler's verdicts
+    /// on those that no node can take.
     pub keeps_all: bool,
 }
 
@@ -64,8 +65,8 @@ impl Default for Limits {
     }
 }
 
-/// About how many bytes a value has in JSON; none if it has more than [`MAX_DEPTH`] levels or more bytes than
-/// the limit. Does not recurse.
+/// About how many bytes a value has in JSON; none if it has more than [`MAX_DEPTH`] levels or more
+/// bytes than the limit. Does not recurse.
 pub(crate) fn measure(value: &Value, limit: usize) -> Option<usize> {
     let mut size = 0_usize;
     let mut level = vec![value];

@@ -16,8 +16,8 @@ use crate::finding::Finding;
 use crate::read::{Document, Parsed, expand, namespace_of, parse, parse_pod};
 use crate::result::{Problem, Refusal, Severity, Source};
 
-/// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is wrong with
-/// them.
+/// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is
+/// wrong with them.
 pub(crate) fn load(
     cluster: &mut Cluster,
     objects: &[Value],
@@ -80,7 +80,8 @@ pub(crate) fn load(
         } else if cluster.is_live || !text(&pod["spec"]["nodeName"]).is_empty() {
             cluster.add_other(pod);
         } else {
-            let message = "this Pod is ignored: it has no spec.nodeName, and only a Pod that is bound to a node takes room";
+            let message = "this Pod is ignored: it has no spec.nodeName, and only a Pod that is \
+                           bound to a node takes room";
             report(&document, Finding::warning("spec.nodeName", message).into());
         }
     }
@@ -160,13 +161,14 @@ pub(crate) fn check_replicas(
         return Ok(());
     }
     let message = format!(
-        "all workloads together want {total} Pods: at most {most} are simulated; use fewer replicas"
+        "all workloads together want {total} Pods: at most {most} are simulated; use fewer \
+         replicas"
     );
     Err(Finding::error("spec.replicas", message))
 }
 
-/// Adds a PersistentPodState, unless the policy refuses it. One with a `creationTimestamp` is older than the
-/// policy, which was not asked about it.
+/// Adds a PersistentPodState, unless the policy refuses it. One with a `creationTimestamp` is older
+/// than the policy, which was not asked about it.
 fn add_pps(cluster: &mut Cluster, mut object: Value) -> Vec<Finding> {
     let name = name_of(&object);
     if cluster.pps.contains_key(&name) {
@@ -206,8 +208,8 @@ pub(crate) fn from_refusal(
         .annotations;
     let violations = review(object, before, &rules).violations;
     if violations.is_empty() {
-        // Nothing is wrong with the object by itself: another one has the same target, or the settings have
-        // an error.
+        // Nothing is wrong with the object by itself: another one has the same target, or the
+        // settings have an error.
         return Finding::error("spec.targetRef", refusal.message.clone()).into();
     }
     violations

@@ -134,11 +134,13 @@ fn not_simulated(api_version: &str, kind: &str) -> String {
     let name = shorten(kind);
     if has_stable_names(api_version, kind) {
         return format!(
-            "{name} is not simulated: the simulation has Nodes, Pods, StatefulSets, PersistentPodStates, volumes and PodDisruptionBudgets"
+            "{name} is not simulated: the simulation has Nodes, Pods, StatefulSets, \
+             PersistentPodStates, volumes and PodDisruptionBudgets"
         );
     }
     format!(
-        "{name} is not simulated: its Pods get a new name each time, so that no state can be recorded for them; use a StatefulSet"
+        "{name} is not simulated: its Pods get a new name each time, so that no state can be \
+         recorded for them; use a StatefulSet"
     )
 }
 
@@ -170,7 +172,8 @@ fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) ->
     let own = text(&object["metadata"]["namespace"]);
     if !own.is_empty() && own != namespace {
         let message = format!(
-            "metadata.namespace is {}: a PersistentPodState and its workload have to be in one namespace; use {namespace}",
+            "metadata.namespace is {}: a PersistentPodState and its workload have to be in one \
+             namespace; use {namespace}",
             shorten(own)
         );
         findings.push(Finding::error("metadata.namespace", message));

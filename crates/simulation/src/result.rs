@@ -48,8 +48,8 @@ pub struct Step {
     /// The action; null in the first step, which shows the cluster before any.
     pub action: Option<Action>,
     pub events: Vec<Event>,
-    /// The cluster after it. Empty if [`keeps_all`](crate::limits::Limits::keeps_all) is not set and this is
-    /// not the last step.
+    /// The cluster after it. Empty if [`keeps_all`](crate::limits::Limits::keeps_all) is not set
+    /// and this is not the last step.
     pub world: World,
 }
 
@@ -81,8 +81,8 @@ pub enum EventKind {
     Kept,
 }
 
-/// A cluster at one moment. So that a result does not grow with steps times Pods times nodes, only the last
-/// step has all of it.
+/// A cluster at one moment. So that a result does not grow with steps times Pods times nodes, only
+/// the last step has all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
@@ -130,8 +130,9 @@ pub struct PodView {
     pub phase: Phase,
     pub ip: Option<String>,
     pub previous_node: Option<String>,
-    /// Whether it runs where its state was recorded: the node has the recorded values of the topology keys,
-    /// and the Pod has the recorded annotations. Null if nothing was recorded when it was created.
+    /// Whether it runs where its state was recorded: the node has the recorded values of the
+    /// topology keys, and the Pod has the recorded annotations. Null if nothing was recorded when
+    /// it was created.
     pub came_home: Option<bool>,
     pub recorded_before: Option<PodState>,
     pub injected: bool,
@@ -150,7 +151,8 @@ pub struct PodView {
     #[serde(skip)]
     pub pending: Option<Pending>,
     pub refusal: Option<Refusal>,
-    /// Whether this Pod ran in the beginning, so that it is not known what was recorded when it was created.
+    /// Whether this Pod ran in the beginning, so that it is not known what was recorded when it was
+    /// created.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,7 +200,8 @@ impl fmt::Display for Pending {
             }
             Self::AddressTaken { ip, annotation } => write!(
                 f,
-                "it asks for the address {ip}, which another Pod has. To let it start with another one, remove {annotation} from the PersistentPodState and delete the Pod"
+                "it asks for the address {ip}, which another Pod has. To let it start with \
+                 another one, remove {annotation} from the PersistentPodState and delete the Pod"
             ),
         }
     }

@@ -16,7 +16,8 @@ use crate::result::{Problem, RunResult, Source, Step, World};
 use crate::scenario::{Action, Scenario};
 use crate::view::view;
 
-/// Replays a scenario of a page, within [`Limits::PAGE`]. The same scenario always has the same result.
+/// Replays a scenario of a page, within [`Limits::PAGE`]. The same scenario always has the same
+/// result.
 ///
 /// A scenario that is too large has one problem, and no steps.
 pub fn run(scenario: &Scenario) -> RunResult {
@@ -24,8 +25,8 @@ pub fn run(scenario: &Scenario) -> RunResult {
 }
 
 /// Replays a scenario with these Pods beside its objects, as if they came after them. They need no
-/// `apiVersion` and `kind`, and are not copied, unless they change: most Pods of a live cluster only take
-/// room.
+/// `apiVersion` and `kind`, and are not copied, unless they change: most Pods of a live cluster
+/// only take room.
 pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> RunResult {
     if let Some(problem) = check_size(scenario, pods, limits) {
         return RunResult {
@@ -76,7 +77,8 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
             cluster.created_pods >= limits.created_pods || size > limits.result_bytes;
         if is_too_large {
             let message = format!(
-                "the scenario ends here: its actions create at most {} Pods, and its steps have at most {} MiB",
+                "the scenario ends here: its actions create at most {} Pods, and its steps have \
+                 at most {} MiB",
                 limits.created_pods,
                 limits.result_bytes >> 20
             );
@@ -174,7 +176,8 @@ fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Opti
     {
         let Some(size) = measure(value, rest) else {
             let message = format!(
-                "the scenario is too large: use less than {} KiB of JSON in all, with at most {MAX_DEPTH} levels",
+                "the scenario is too large: use less than {} KiB of JSON in all, with at most \
+                 {MAX_DEPTH} levels",
                 limits.bytes / 1024
             );
             return Some(problem(source, Finding::of_all(message)));

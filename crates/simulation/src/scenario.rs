@@ -8,13 +8,13 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// Nodes, workloads, Pods, PersistentPodStates, claims, volumes and `PodDisruptionBudgets`, as in a
-    /// cluster. A Pod that names one of the workloads as its controller runs from the beginning, and so does
-    /// its workload.
+    /// Nodes, workloads, Pods, PersistentPodStates, claims, volumes and `PodDisruptionBudgets`, as
+    /// in a cluster. A Pod that names one of the workloads as its controller runs from the
+    /// beginning, and so does its workload.
     #[serde(default)]
     pub objects: Vec<Value>,
-    /// Whether the objects are those of a running cluster: all workloads exist from the beginning, and Pods
-    /// of other namespaces take room.
+    /// Whether the objects are those of a running cluster: all workloads exist from the beginning,
+    /// and Pods of other namespaces take room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
     /// The namespace of the workloads; if it is empty, the first one that an object names.
@@ -29,8 +29,8 @@ pub struct Scenario {
     pub evict_pending_pods: bool,
     #[serde(default)]
     pub actions: Vec<Action>,
-    /// For each action, by Pod, the node that a real scheduler took. It counts where the simulation says that
-    /// the scheduler may choose it. For comparisons with a real cluster.
+    /// For each action, by Pod, the node that a real scheduler took. It counts where the simulation
+    /// says that the scheduler may choose it. For comparisons with a real cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed: Vec<BTreeMap<String, String>>,
 }

@@ -7,12 +7,12 @@ use crate::controller::{self, Operation, decide, new_pod};
 use crate::result::{EventKind, Refusal};
 use crate::start;
 
-/// How often the parts react at most, for each Pod that may be created. Each round but the last creates,
-/// deletes, starts or records a Pod.
+/// How often the parts react at most, for each Pod that may be created. Each round but the last
+/// creates, deletes, starts or records a Pod.
 const ROUNDS_PER_POD: usize = 4;
 
-/// Lets everything happen that follows from what is marked as changed. To try Pods again for which no node
-/// was found before (`also_waiting`) takes long.
+/// Lets everything happen that follows from what is marked as changed. To try Pods again for which
+/// no node was found before (`also_waiting`) takes long.
 pub(crate) fn settle(cluster: &mut Cluster, also_waiting: bool) {
     for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
         let mut has_changed = recorder::react(cluster);
@@ -30,7 +30,8 @@ fn is_dirty(cluster: &Cluster) -> bool {
     cluster.recorder.is_some() && cluster.dirty.as_ref().is_none_or(|dirty| !dirty.is_empty())
 }
 
-/// One pass of the controller over the workloads that have changed. Returns whether it has done anything.
+/// One pass of the controller over the workloads that have changed. Returns whether it has done
+/// anything.
 fn control(cluster: &mut Cluster) -> bool {
     let mut has_changed = false;
     for name in std::mem::take(&mut cluster.uncontrolled) {
@@ -92,7 +93,8 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         Ok(admitted) => admitted,
         Err(refusal) => {
             let text = format!(
-                "cannot be created ({}): {}. StatefulSet {workload} reports FailedCreate and tries again",
+                "cannot be created ({}): {}. StatefulSet {workload} reports FailedCreate and \
+                 tries again",
                 refusal.code, refusal.message
             );
             cluster.tell(EventKind::Refused, object, text);

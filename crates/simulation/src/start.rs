@@ -1,5 +1,5 @@
-//! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts it there
-//! with an address.
+//! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts
+//! it there with an address.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::cluster::{Cluster, Pod};
 use crate::controller::new_pod;
 use crate::result::{EventKind, Pending};
 
-/// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has started.
+/// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has
+/// started.
 pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
     let mut waiting: Vec<String> = cluster
         .pods
@@ -23,7 +24,8 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
         })
         .map(|(name, _)| name.clone())
         .collect();
-    // Of several Pods that wait for room, a real scheduler tries any first: here, the one that it has placed.
+    // Of several Pods that wait for room, a real scheduler tries any first: here, the one that it
+    // has placed.
     waiting.sort_by_key(|name| !cluster.observed.contains_key(name));
     if waiting.is_empty() {
         return false;

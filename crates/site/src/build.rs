@@ -105,7 +105,8 @@ pub fn build(options: &Options) -> Result<Report> {
     })
 }
 
-/// The pages with links that work on the site, the files that they show, and the number of their examples.
+/// The pages with links that work on the site, the files that they show, and the number of their
+/// examples.
 fn assemble(options: &Options, entries: &[Entry]) -> Result<(Book, BTreeSet<String>, usize)> {
     let kind = |path: &str| match fs::metadata(options.source.join(path)) {
         Ok(metadata) if metadata.is_dir() => Kind::Folder,

@@ -1,4 +1,5 @@
-//! Whether each link of the finished site has a target. A test in a browser sees what its pages load.
+//! Whether each link of the finished site has a target. A test in a browser sees what its pages
+//! load.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -79,7 +79,8 @@ pub fn pages(entries: &[Entry]) -> impl Iterator<Item = &Page> {
     })
 }
 
-/// The path that a relative path of a file in this folder leads to. Both are relative to the repository.
+/// The path that a relative path of a file in this folder leads to. Both are relative to the
+/// repository.
 pub fn resolve(folder: &str, path: &str) -> Result<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in Path::new(path).components() {
@@ -122,7 +123,8 @@ mod tests {
     #[test]
     fn pages_are_read_in_their_order_with_their_parts() {
         let entries = parse(
-            "# Summary\n\n[A](../README.md)\n\n# Use\n\n- [B](b.md)\n\n---\n\n[C](../deploy/c.md)\n",
+            "# Summary\n\n[A](../README.md)\n\n# Use\n\n- \
+             [B](b.md)\n\n---\n\n[C](../deploy/c.md)\n",
         );
         let expected = [
             page("A", "README.md"),

@@ -26,9 +26,9 @@ pub struct Example {
 }
 
 impl Example {
-    /// The state of the playground, as JSON: the workloads are created. Then a node is uncordoned that the
-    /// scheduler would choose for the Pod, and the Pod is deleted: without a recorded state it starts on that
-    /// node.
+    /// The state of the playground, as JSON: the workloads are created. Then a node is uncordoned
+    /// that the scheduler would choose for the Pod, and the Pod is deleted: without a recorded
+    /// state it starts on that node.
     pub fn scenario(&self) -> String {
         let Cluster {
             objects,
@@ -47,14 +47,15 @@ impl Example {
     }
 }
 
-/// Adds a link that opens the playground below each example. `playground` is its address relative to the
-/// page.
+/// Adds a link that opens the playground below each example. `playground` is its address relative
+/// to the page.
 pub fn add_links(markdown: &str, playground: &str) -> Result<String> {
     let mut linked = markdown.to_owned();
     for example in find(markdown)?.into_iter().rev() {
         let fragment = fragment(&example.scenario())?;
         let link = format!(
-            "\n\n{:indent$}<a class=\"open-in-playground\" href=\"{playground}#{fragment}\">Open in the playground</a>\n",
+            "\n\n{:indent$}<a class=\"open-in-playground\" href=\"{playground}#{fragment}\">Open \
+             in the playground</a>\n",
             "",
             indent = example.indent
         );
@@ -66,8 +67,8 @@ pub fn add_links(markdown: &str, playground: &str) -> Result<String> {
 /// The longest fragment that the page reads.
 const MAX_DATA: usize = 64 * 1024;
 
-/// The fragment of a link to the playground: the scenario's JSON, compressed (raw DEFLATE), in base64url.
-/// `playground/js/link.js` describes the format.
+/// The fragment of a link to the playground: the scenario's JSON, compressed (raw DEFLATE), in
+/// base64url. `playground/js/link.js` describes the format.
 fn fragment(scenario: &str) -> Result<String> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(scenario.as_bytes())?;
@@ -154,8 +155,8 @@ struct Cluster {
 }
 
 /// Completes the objects of a block so that the playground shows a cluster: the workload that a
-/// PersistentPodState names, and Nodes with the labels that it names. Returns nothing for a block without an
-/// object to show.
+/// PersistentPodState names, and Nodes with the labels that it names. Returns nothing for a block
+/// without an object to show.
 fn complete(yaml: &str) -> Result<Option<Cluster>> {
     let documents = yaml_serde::Deserializer::from_str(yaml).map(Value::deserialize);
     let mut objects = documents.collect::<Result<Vec<Value>, _>>()?;
@@ -297,7 +298,8 @@ fn nodes(keys: &BTreeSet<&str>) -> String {
         };
         let _ = write!(
             nodes,
-            "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  labels:\n{labels}{spec}status:\n  allocatable: {{pods: \"10\"}}\n"
+            "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  \
+             labels:\n{labels}{spec}status:\n  allocatable: {{pods: \"10\"}}\n"
         );
     }
     nodes
@@ -311,7 +313,10 @@ mod tests {
 
     use super::*;
 
-    const DB: &str = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: {name: db, namespace: a}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}\n  requiredPersistentTopology: {nodeTopologyKeys: [example.io/rack]}\n";
+    const DB: &str = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: \
+                      {name: db, namespace: a}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: \
+                      StatefulSet, name: db}\n  requiredPersistentTopology: {nodeTopologyKeys: \
+                      [example.io/rack]}\n";
 
     fn objects(yaml: &str) -> Vec<Value> {
         let documents = yaml_serde::Deserializer::from_str(yaml);
@@ -355,20 +360,24 @@ mod tests {
     #[test]
     fn objects_that_the_block_has_are_not_added() {
         let both = format!(
-            "{DB}---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: n}}\n"
+            "{DB}---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db, namespace: \
+             a}}\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: n}}\n"
         );
         assert_eq!(completed(&both), both);
         assert!(complete(&both).unwrap().unwrap().has_nodes);
         // Another group, another workload.
         let other = format!(
-            "{DB}---\napiVersion: apps.kruise.io/v1beta1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n"
+            "{DB}---\napiVersion: apps.kruise.io/v1beta1\nkind: StatefulSet\nmetadata: {{name: \
+             db, namespace: a}}\n"
         );
         assert_eq!(of_kind(&objects(&completed(&other)), STATEFUL_SET).len(), 2);
     }
 
     #[test]
     fn the_annotations_of_a_workload_name_labels_too() {
-        let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: db\n  annotations:\n    kruise.io/required-persistent-topology: rack, topology.kubernetes.io/zone\n";
+        let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: db\n  \
+                         annotations:\n    kruise.io/required-persistent-topology: rack, \
+                         topology.kubernetes.io/zone\n";
         let objects = objects(&completed(annotated));
         assert_eq!(
             of_kind(&objects, "Node")[0]["metadata"]["labels"]["rack"],
@@ -378,7 +387,8 @@ mod tests {
 
     #[test]
     fn blocks_without_an_object_to_show_have_no_link() {
-        let alias = "apiVersion: a/v1\nkind: PersistentPodState\nmetadata: {name: x}\nspec: {targetRef: {apiVersion: a/v1, kind: PersistentPodState, name: db}}\n";
+        let alias = "apiVersion: a/v1\nkind: PersistentPodState\nmetadata: {name: x}\nspec: \
+                     {targetRef: {apiVersion: a/v1, kind: PersistentPodState, name: db}}\n";
         for yaml in [
             "metadata: {annotations: {a: b}}\n",
             "kind: StatefulSet\n",

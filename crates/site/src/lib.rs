@@ -1,7 +1,7 @@
-//! The documents as a static site: Markdown in, HTML with search out. The site has the repository's layout,
-//! so the relative links between documents work on the Git host and on the site. mdBook renders the pages;
-//! this crate decides what they contain. Besides [`build()`] only [`theme`] and [`check`] read and write
-//! files.
+//! The documents as a static site: Markdown in, HTML with search out. The site has the repository's
+//! layout, so the relative links between documents work on the Git host and on the site. mdBook
+//! renders the pages; this crate decides what they contain. Besides [`build()`] only [`theme`] and
+//! [`check`] read and write files.
 
 #![allow(
     missing_docs,

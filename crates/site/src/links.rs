@@ -139,8 +139,8 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
     }
 }
 
-/// The page, with its anchor, that a link to the Git host leads to. A document that is also shown elsewhere,
-/// as the chart's is, has such links.
+/// The page, with its anchor, that a link to the Git host leads to. A document that is also shown
+/// elsewhere, as the chart's is, has such links.
 fn page_on_git_host<'a>(link: &'a str, targets: &Targets<'_>) -> Option<&'a str> {
     let path = link
         .strip_prefix(targets.repository)?

@@ -13,7 +13,8 @@ const HEAD: &str = include_str!("../theme/head.hbs");
 const STYLE: &str = include_str!("../theme/site.css");
 pub const STYLE_NAME: &str = "site.css";
 
-/// Writes a theme into a folder: mdBook's template of a page, with a link to the playground if there is one.
+/// Writes a theme into a folder: mdBook's template of a page, with a link to the playground if
+/// there is one.
 pub fn write(folder: &Path, has_playground: bool) -> Result<()> {
     let theme = folder.join("theme");
     let mut default = HtmlConfig::default();
@@ -32,7 +33,8 @@ fn page(template: &str, has_playground: bool) -> Result<String> {
     if has_playground {
         let buttons = "<div class=\"right-buttons\">";
         let link = format!(
-            "{buttons}\n<a class=\"to-playground\" href=\"{{{{ path_to_root }}}}{PLAYGROUND}/index.html\">Playground</a>"
+            "{buttons}\n<a class=\"to-playground\" href=\"{{{{ path_to_root \
+             }}}}{PLAYGROUND}/index.html\">Playground</a>"
         );
         page = replace(&page, buttons, &link)?;
     }

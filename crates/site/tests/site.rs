@@ -1,4 +1,5 @@
-//! The site of this repository: built as `make site` builds it, with a stand-in for the playground's files.
+//! The site of this repository: built as `make site` builds it, with a stand-in for the
+//! playground's files.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::collections::BTreeMap;

@@ -14,8 +14,8 @@ use wasm_bindgen_cli_support::Bindgen;
 
 pub use server::{Request, Server};
 
-/// Writes a module for browsers, with an ES module around it and its types: `bindings.js`. The ES module
-/// exports `__wbg_reset_state`, with which a page goes on after a panic.
+/// Writes a module for browsers, with an ES module around it and its types: `bindings.js`. The ES
+/// module exports `__wbg_reset_state`, with which a page goes on after a panic.
 pub fn bindgen(module: &Path, folder: &Path) -> Result<()> {
     Bindgen::new()
         .input_path(module)

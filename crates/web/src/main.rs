@@ -1,5 +1,5 @@
-//! `pps-web bindgen` makes JavaScript for a WebAssembly module; `pps-web serve` shows a folder in the
-//! browser.
+//! `pps-web bindgen` makes JavaScript for a WebAssembly module; `pps-web serve` shows a folder in
+//! the browser.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

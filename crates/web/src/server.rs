@@ -11,16 +11,18 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn};
 use tower_http::services::ServeDir;
 
-/// The least that the playground needs: its own scripts, styles and images, its module, and its worker. Every
-/// web server of the playground should send this policy.
-const PLAYGROUND_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
-     img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
-     frame-ancestors 'none'";
+/// The least that the playground needs: its own scripts, styles and images, its module, and its
+/// worker. Every web server of the playground should send this policy.
+const PLAYGROUND_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; \
+                                 style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                                 connect-src 'self'; worker-src 'self'; base-uri 'none'; \
+                                 form-action 'none'; frame-ancestors 'none'";
 
-/// The least that the documents of the site need. mdBook's scripts and styles are partly inline. Each page
-/// names the same policy.
-const SITE_POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' \
-     'unsafe-inline'; img-src 'self' data:; font-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'";
+/// The least that the documents of the site need. mdBook's scripts and styles are partly inline.
+/// Each page names the same policy.
+const SITE_POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src \
+                           'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; \
+                           frame-src 'self'; form-action 'self'; base-uri 'none'";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -1,6 +1,7 @@
-//! The demo plays the same story twice, first without the product, then with it: other nodes become better,
-//! all Pods of two StatefulSets are deleted, and a table shows where their successors run and, on real nodes,
-//! whether they have their data. Then a Pod is Pending, and the plugin `kubectl pps` lets it go.
+//! The demo plays the same story twice, first without the product, then with it: other nodes become
+//! better, all Pods of two StatefulSets are deleted, and a table shows where their successors run
+//! and, on real nodes, whether they have their data. Then a Pod is Pending, and the plugin `kubectl
+//! pps` lets it go.
 
 #[path = "demo/tour.rs"]
 mod tour;
@@ -40,11 +41,11 @@ const QUEUE: &str = "queue";
 
 /// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
 ///
-/// Two StatefulSets with three Pods each run on nodes in three zones. Other nodes become better, then all
-/// Pods are deleted at once: first without the product, then with it. As root, the nodes are real, and each
-/// Pod is a Redis with its data in a folder of its node. Then a Pod waits for a cordoned node, and kubectl
-/// pps moves it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, address and
-/// data, or does not move.
+/// Two StatefulSets with three Pods each run on nodes in three zones. Other nodes become better,
+/// then all Pods are deleted at once: first without the product, then with it. As root, the nodes
+/// are real, and each Pod is a Redis with its data in a folder of its node. Then a Pod waits for a
+/// cordoned node, and kubectl pps moves it. Exits with 1 if a Pod with a PersistentPodState does
+/// not return to its node, address and data, or does not move.
 #[derive(Debug, Parser)]
 #[command(name = "pps-demo", version)]
 struct Args {
@@ -104,7 +105,8 @@ async fn run(args: &Args) -> Result<bool> {
 
     let tour = Tour::new(&cluster)?;
     println!(
-        "\nA Pod of {DATABASE} must return to a cordoned node: the plugin says why it is Pending, and moves it."
+        "\nA Pod of {DATABASE} must return to a cordoned node: the plugin says why it is Pending, \
+         and moves it."
     );
     let has_moved = Box::pin(tour.play("with", DATABASE)).await?;
 
@@ -203,7 +205,8 @@ impl Journey {
     }
 }
 
-/// Runs both StatefulSets, makes other nodes better, deletes all Pods and waits for their successors.
+/// Runs both StatefulSets, makes other nodes better, deletes all Pods and waits for their
+/// successors.
 async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
     cluster.namespace(namespace).await?;
     let is_real = cluster.real_nodes().is_ok();
@@ -270,8 +273,8 @@ fn stateful_set(cluster: &Cluster, namespace: &str, name: &str) -> StatefulSetSp
     if cluster.real_nodes().is_err() {
         return spec;
     }
-    let run = "mkdir -p /data/$HOSTNAME; exec redis-server --dir /data/$HOSTNAME \
-        --appendonly yes --appendfsync always --protected-mode no";
+    let run = "mkdir -p /data/$HOSTNAME; exec redis-server --dir /data/$HOSTNAME --appendonly yes \
+               --appendfsync always --protected-mode no";
     spec.template(&json!({"spec": {
         "containers": [{
             "name": "main", "image": real_nodes::DATABASE, "command": ["sh", "-c", run],
@@ -308,8 +311,8 @@ async fn write(pods: impl Iterator<Item = &PodInfo>) -> Result<()> {
     Ok(())
 }
 
-/// Applies an object. Retries: a new namespace may lack its service account, and the policy may exceed its
-/// time limit on an overloaded machine.
+/// Applies an object. Retries: a new namespace may lack its service account, and the policy may
+/// exceed its time limit on an overloaded machine.
 async fn apply(cluster: &Cluster, object: &serde_json::Value) -> Result<()> {
     wait_for("the API server to accept an object", PATIENCE, async || {
         cluster.apply_objects(std::slice::from_ref(object)).await?;

@@ -1,9 +1,9 @@
 //! Runs the programs of one test cluster and outlives the test just long enough to clean up.
 //!
-//! Requests come as JSON lines on stdin. When stdin ends, because the test ended in whatever way, this
-//! process kills everything that it started and removes the cluster's folder. If this process itself is
-//! killed, the kernel kills its children (`PDEATHSIG`), and the next supervisor removes the folder, whose
-//! lock is free then.
+//! Requests come as JSON lines on stdin. When stdin ends, because the test ended in whatever way,
+//! this process kills everything that it started and removes the cluster's folder. If this process
+//! itself is killed, the kernel kills its children (`PDEATHSIG`), and the next supervisor removes
+//! the folder, whose lock is free then.
 
 #[path = "../supervisor/protocol.rs"]
 #[allow(unreachable_pub, reason = "the library includes the file")]
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Replaces this process by the program in the arguments, which dies with the process that started it.
+/// Replaces this process by the program in the arguments, which dies with the process that started
+/// it.
 fn exec(mut args: impl Iterator<Item = String>) -> io::Result<()> {
     let parent = args
         .next()
@@ -242,7 +243,8 @@ fn enter(root: &Path) -> io::Result<File> {
             gate => gate?,
         };
         gate.lock()?;
-        // The last supervisor to leave removes the lock file, and another one may have made a new file since.
+        // The last supervisor to leave removes the lock file, and another one may have made a new
+        // file since.
         if fs::metadata(&path)
             .is_ok_and(|there| gate.metadata().is_ok_and(|ours| ours.ino() == there.ino()))
         {
@@ -277,8 +279,8 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap_or(i32::MAX))
 }
 
-/// Kills and reaps every descendant, including those that left their process group: as subreaper this process
-/// inherits orphans.
+/// Kills and reaps every descendant, including those that left their process group: as subreaper
+/// this process inherits orphans.
 fn reap_everything() {
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
@@ -338,8 +340,8 @@ fn sweep(root: &Path) {
     }
 }
 
-/// Removes a folder, and before that what only its own program `cleanup` can remove. Retries, because an
-/// ending process may create files meanwhile.
+/// Removes a folder, and before that what only its own program `cleanup` can remove. Retries,
+/// because an ending process may create files meanwhile.
 fn remove(folder: &Path) {
     clean_up(folder);
     for _ in 0..50 {

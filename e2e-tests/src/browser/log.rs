@@ -19,8 +19,8 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
-    /// Whether something is wrong: an exception, a request that failed, or something that the content
-    /// security policy blocked.
+    /// Whether something is wrong: an exception, a request that failed, or something that the
+    /// content security policy blocked.
     pub fn is_error(&self) -> bool {
         self.level == "SEVERE" || self.source == "security"
     }

@@ -8,7 +8,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::control_plane::ControlPlane;
 
-/// A runtime for the kubelet and the webhook: they keep running while a test blocks its own runtime.
+/// A runtime for the kubelet and the webhook: they keep running while a test blocks its own
+/// runtime.
 pub(super) struct Background(Option<Runtime>);
 
 impl Background {

@@ -47,7 +47,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Real nodes besides simulated ones, where they are [`available`](super::real_nodes::available).
+    /// Real nodes besides simulated ones, where they are
+    /// [`available`](super::real_nodes::available).
     #[must_use]
     pub fn real_nodes(mut self, count: u8) -> Self {
         self.real_nodes = count;
@@ -213,8 +214,8 @@ impl ClusterBuilder {
     }
 }
 
-/// Newer API servers delay each creation of a custom resource during the first two seconds of its definition.
-/// Without this, that would delay what the sidecar creates, and no test expects it.
+/// Newer API servers delay each creation of a custom resource during the first two seconds of its
+/// definition. Without this, that would delay what the sidecar creates, and no test expects it.
 async fn wait_out_creation_delay(client: &Client) {
     let probe = DynamicObject::new("probe", &pps_resource());
     let dry = PostParams {

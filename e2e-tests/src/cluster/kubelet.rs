@@ -1,8 +1,8 @@
-//! One simulated kubelet for all simulated Nodes. It marks bound Pods Ready and removes deleted ones. Only
-//! the product's Pods run something, see [`Programs`].
+//! One simulated kubelet for all simulated Nodes. It marks bound Pods Ready and removes deleted
+//! ones. Only the product's Pods run something, see [`Programs`].
 //!
-//! As kube-ovn does with reserved addresses, it asks for the address in [`IP_ANNOTATION`] if a Pod is created
-//! with one, and writes the assigned address there.
+//! As kube-ovn does with reserved addresses, it asks for the address in [`IP_ANNOTATION`] if a Pod
+//! is created with one, and writes the assigned address there.
 
 mod ipam;
 mod pod;
@@ -124,8 +124,8 @@ impl Pods {
     }
 }
 
-/// The pauses between two attempts to watch. They stay short, so that nothing waits for a restarted API
-/// server.
+/// The pauses between two attempts to watch. They stay short, so that nothing waits for a restarted
+/// API server.
 struct Pauses;
 
 impl Iterator for Pauses {

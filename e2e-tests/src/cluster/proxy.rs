@@ -1,4 +1,5 @@
-//! A proxy in front of the API server that counts bytes, delays responses, and cuts or silences connections.
+//! A proxy in front of the API server that counts bytes, delays responses, and cuts or silences
+//! connections.
 
 use std::{
     fs,
@@ -95,8 +96,8 @@ impl Proxy {
         self.cut.send_replace(true);
     }
 
-    /// Keeps all connections open, accepts new ones, and forwards nothing. A connection on which something
-    /// was lost stays silent for good, as if its other end had gone without a word.
+    /// Keeps all connections open, accepts new ones, and forwards nothing. A connection on which
+    /// something was lost stays silent for good, as if its other end had gone without a word.
     pub fn swallow(&self) {
         self.gauge.swallows.store(true, Relaxed);
     }
@@ -161,8 +162,9 @@ async fn forward(
     }
 }
 
-/// Copies data with the delay that is set when it arrives. A delayed piece does not delay later ones further.
-/// Once something was swallowed in either direction, nothing is copied any longer, not even the end.
+/// Copies data with the delay that is set when it arrives. A delayed piece does not delay later
+/// ones further. Once something was swallowed in either direction, nothing is copied any longer,
+/// not even the end.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -1,9 +1,9 @@
 //! Real nodes: kubelet, kube-proxy and containerd, in namespaces of this machine.
 //!
-//! A node is a network, mount and process namespace (`node.sh`); killing its first process is a loss of
-//! power. All nodes of a cluster are ports of one bridge, on which the API server and the registry listen.
-//! This machine reaches their Pods' addresses. An IPAM plugin (`ipam.sh`) honours [`IP_ANNOTATION`], or
-//! Calico's does.
+//! A node is a network, mount and process namespace (`node.sh`); killing its first process is a
+//! loss of power. All nodes of a cluster are ports of one bridge, on which the API server and the
+//! registry listen. This machine reaches their Pods' addresses. An IPAM plugin (`ipam.sh`) honours
+//! [`IP_ANNOTATION`], or Calico's does.
 
 mod calico;
 
@@ -36,7 +36,8 @@ pub const IMAGE: &str = "e2e.local/busybox:1";
 pub const DATABASE: &str = "e2e.local/redis:1";
 /// How many clusters can have real nodes at the same time.
 const NETWORKS: u8 = 32;
-/// How long a node may take. A kubelet that is too early for its Node tries again after up to two minutes.
+/// How long a node may take. A kubelet that is too early for its Node tries again after up to two
+/// minutes.
 const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// Whether real nodes can run here. If not, reports the test as skipped.

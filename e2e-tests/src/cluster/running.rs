@@ -42,7 +42,8 @@ pub fn pps_resource() -> ApiResource {
     }
 }
 
-/// A running cluster. Dropping it stops everything; [`Cluster::shutdown`] does the same and returns errors.
+/// A running cluster. Dropping it stops everything; [`Cluster::shutdown`] does the same and returns
+/// errors.
 ///
 /// Fields are dropped in this order, so that clients stop before their servers.
 pub struct Cluster {
@@ -84,8 +85,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Serves installed policies with the permissions of that kubeconfig and registers them as Kubewarden
-    /// does, in place of the previous webhook, which goes on until it is dropped.
+    /// Serves installed policies with the permissions of that kubeconfig and registers them as
+    /// Kubewarden does, in place of the previous webhook, which goes on until it is dropped.
     pub async fn start_installed_webhook(
         &self,
         module: &PolicyModule,

@@ -64,8 +64,8 @@ impl StatefulSetSpec {
         self
     }
 
-    /// Adds the annotations that make the sidecar generate a PersistentPodState: the required topology, the
-    /// preferred topology and the Pod annotations to keep. Empty ones are left out.
+    /// Adds the annotations that make the sidecar generate a PersistentPodState: the required
+    /// topology, the preferred topology and the Pod annotations to keep. Empty ones are left out.
     #[must_use]
     pub fn persistent(mut self, required: &str, preferred: &str, annotations: &str) -> Self {
         self = self.annotation("kruise.io/auto-generate-persistent-pod-state", "true");
@@ -285,8 +285,8 @@ impl Cluster {
         .await
     }
 
-    /// Deletes the named Pods and waits until each is Ready again with another UID. Returns all Pods of the
-    /// StatefulSet.
+    /// Deletes the named Pods and waits until each is Ready again with another UID. Returns all
+    /// Pods of the StatefulSet.
     pub async fn recreate_pods(
         &self,
         namespace: &str,

@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// A folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, docker-registry
-/// and promtool.
+/// A folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
+/// docker-registry and promtool.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
@@ -44,7 +44,8 @@ impl Binaries {
             return Ok(path);
         }
         Err(anyhow!(
-            "{} is missing: run `make control-plane`, or set PPS_CONTROL_PLANE_DIR to a folder that has it",
+            "{} is missing: run `make control-plane`, or set PPS_CONTROL_PLANE_DIR to a folder \
+             that has it",
             path.display()
         ))
     }

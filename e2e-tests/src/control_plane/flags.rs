@@ -15,8 +15,9 @@ pub(super) const ETCD_DATA: &str = "etcd-data";
 pub(super) const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
   "rules": [{"level": "Metadata"}]}"#;
-/// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of the time
-/// and accepts a definition in three quarters: each time it makes its `OpenAPI` document of all groups.
+/// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of
+/// the time and accepts a definition in three quarters: each time it makes its `OpenAPI` document
+/// of all groups.
 const GROUPS: [&str; 18] = [
     "api/v1",
     "admissionregistration.k8s.io/v1",
@@ -39,8 +40,9 @@ const GROUPS: [&str; 18] = [
 ];
 /// The controllers for which no test has a use, and those that need another API group or a cloud.
 const UNUSED_CONTROLLERS: &str = "-attachdetach,-cronjob,-csrapproving,-csrcleaner,-csrsigning,\
-    -endpointslicemirroring,-horizontalpodautoscaling,-nodeipam,-persistentvolume-expander,\
-    -resourcequota,-ttl,-ttl-after-finished";
+                                  -endpointslicemirroring,-horizontalpodautoscaling,-nodeipam,\
+                                  -persistentvolume-expander,-resourcequota,-ttl,\
+                                  -ttl-after-finished";
 /// And those for which nobody has a use unless kubelets run.
 const KUBELET_CONTROLLERS: &str =
     ",-nodelifecycle,-root-ca-cert-publisher,-serviceaccount,-serviceaccount-token";
@@ -110,7 +112,8 @@ impl Flags<'_> {
             );
         } else {
             flags.push("--kubelet-preferred-address-types=InternalIP".to_owned());
-            // Webhooks are reached at the addresses of Pods: no kube-proxy runs beside the API server.
+            // Webhooks are reached at the addresses of Pods: no kube-proxy runs beside the API
+            // server.
             flags.push("--enable-aggregator-routing=true".to_owned());
         }
         if self.version < Version::minor(21) {

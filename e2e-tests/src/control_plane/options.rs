@@ -27,8 +27,8 @@ pub struct Options {
     pub api_server_flags: Vec<String>,
     /// Further flags of the controller manager.
     pub controller_manager_flags: Vec<String>,
-    /// Where the API server listens. If kubelets can reach that address, Pods have service accounts, and
-    /// Nodes whose kubelet is silent lose their Pods.
+    /// Where the API server listens. If kubelets can reach that address, Pods have service
+    /// accounts, and Nodes whose kubelet is silent lose their Pods.
     pub address: Ipv4Addr,
     /// Whether to start the controller manager and the scheduler, too.
     pub controllers: bool,

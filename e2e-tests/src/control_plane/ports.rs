@@ -9,18 +9,20 @@ use std::{
 use anyhow::{Result, bail};
 use nix::unistd::getpid;
 
-/// Below the range that Linux uses for outgoing connections, so that no connection takes a port after it was
-/// found free and before its server binds it.
+/// Below the range that Linux uses for outgoing connections, so that no connection takes a port
+/// after it was found free and before its server binds it.
 const FIRST: u16 = 16_000;
 const LAST: u16 = 31_999;
 
 /// A free port that this process has not handed out before.
 ///
-/// Another process may still take it. Start a server that cannot bind its port again with another one.
+/// Another process may still take it. Start a server that cannot bind its port again with another
+/// one.
 pub fn free_port() -> Result<u16> {
     static NEXT: Mutex<Option<(u16, BTreeSet<u16>)>> = Mutex::new(None);
     let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
-    // Each process begins at another port, so that processes that run at the same time rarely collide.
+    // Each process begins at another port, so that processes that run at the same time rarely
+    // collide.
     let span = u32::from(LAST - FIRST) + 1;
     let scattered = getpid().as_raw().unsigned_abs().wrapping_mul(7919) % span;
     let begin = FIRST + u16::try_from(scattered)?;

@@ -1,5 +1,6 @@
-//! What users notice of Kubewarden's controller, which is a container image that cannot run here: the objects
-//! by which Helm finds its namespace, and the changes of policies that its webhook refuses.
+//! What users notice of Kubewarden's controller, which is a container image that cannot run here:
+//! the objects by which Helm finds its namespace, and the changes of policies that its webhook
+//! refuses.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -31,8 +32,8 @@ use crate::{
 /// The image of the PolicyServer `default`.
 pub const IMAGE: &str = "ghcr.io/kubewarden/policy-server:v1.35.0";
 
-/// Kubewarden as its charts install it: its definitions, the webhook of its controller, and the PolicyServer
-/// `default`.
+/// Kubewarden as its charts install it: its definitions, the webhook of its controller, and the
+/// PolicyServer `default`.
 pub struct Controller {
     /// Its own, since Helm blocks the runtime of the test.
     runtime: Option<Runtime>,
@@ -44,8 +45,8 @@ impl Controller {
         Self::install_in(cluster, NAMESPACE, SERVICE_ACCOUNT).await
     }
 
-    /// Installs Kubewarden in a namespace, with a ServiceAccount of the PolicyServer `default`, and waits
-    /// until its webhook is called.
+    /// Installs Kubewarden in a namespace, with a ServiceAccount of the PolicyServer `default`, and
+    /// waits until its webhook is called.
     pub async fn install_in(cluster: &Cluster, namespace: &str, account: &str) -> Result<Self> {
         manifests::ensure_namespace(&cluster.client(), namespace).await?;
         install_definitions(&cluster.client(), cluster.control_plane.version()).await?;
@@ -98,8 +99,8 @@ impl Drop for Controller {
     }
 }
 
-/// As Kubewarden's chart names it. The webhook is called by its address here; the second entry, which
-/// concerns no object, names the Service.
+/// As Kubewarden's chart names it. The webhook is called by its address here; the second entry,
+/// which concerns no object, names the Service.
 fn configuration(url: &str, authority: &str, namespace: &str) -> Value {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let authority = BASE64_STANDARD.encode(authority);

@@ -16,8 +16,8 @@ pub const SERVICE_ACCOUNT: &str = "policy-server";
 const DEFINITIONS_ENV: &str = "KUBEWARDEN_CRDS";
 const GROUP: &str = "policies.kubewarden.io";
 
-/// Makes Kubewarden's namespace and lets the cluster store Kubewarden's kinds: with the definitions in the
-/// folder that `KUBEWARDEN_CRDS` names, else with permissive ones that accept any field.
+/// Makes Kubewarden's namespace and lets the cluster store Kubewarden's kinds: with the definitions
+/// in the folder that `KUBEWARDEN_CRDS` names, else with permissive ones that accept any field.
 pub async fn install_definitions(client: &Client, version: Version) -> Result<()> {
     manifests::ensure_namespace(client, NAMESPACE).await?;
     manifests::apply(client, &definitions(version)?).await?;
@@ -71,7 +71,8 @@ fn definitions(version: Version) -> Result<Vec<Value>> {
     Ok(definitions)
 }
 
-/// Makes strings nullable: Kubernetes 1.20, built with a newer Go, validates an empty string as null.
+/// Makes strings nullable: Kubernetes 1.20, built with a newer Go, validates an empty string as
+/// null.
 fn make_strings_nullable(schema: &mut Value) {
     if schema["type"] == "string" {
         schema["nullable"] = true.into();

@@ -1,7 +1,7 @@
 //! What Kubewarden's controller derives from a `ClusterAdmissionPolicy`.
 //!
-//! The controller is a container image that cannot run here. This derives the same, field by field: a webhook
-//! configuration for the API server and an entry of `policies.yml` for the PolicyServer.
+//! The controller is a container image that cannot run here. This derives the same, field by field:
+//! a webhook configuration for the API server and an entry of `policies.yml` for the PolicyServer.
 
 use anyhow::{Context, Result};
 use kube::{
@@ -72,8 +72,8 @@ impl Policy {
         format!("{}.kubewarden.admission", self.id())
     }
 
-    /// Registers its webhook with the API server, as [`webhook_configuration`](Self::webhook_configuration)
-    /// says.
+    /// Registers its webhook with the API server, as
+    /// [`webhook_configuration`](Self::webhook_configuration) says.
     pub async fn register(
         &self,
         admin: &Client,
@@ -120,9 +120,9 @@ impl Policy {
         Api::all_with(admin.clone(), &resource)
     }
 
-    /// The webhook configuration, mutating or validating. `server` is the URL of the PolicyServer and
-    /// `authority` signed its certificate; in a real cluster these are a Service and Kubewarden's own
-    /// authority.
+    /// The webhook configuration, mutating or validating. `server` is the URL of the PolicyServer
+    /// and `authority` signed its certificate; in a real cluster these are a Service and
+    /// Kubewarden's own authority.
     pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
         let id = self.id();
         let mut excluded = vec![
@@ -170,7 +170,8 @@ impl Policy {
         })
     }
 
-    /// Its entry in the PolicyServer's `policies.yml`. A cluster-wide policy gets all host capabilities.
+    /// Its entry in the PolicyServer's `policies.yml`. A cluster-wide policy gets all host
+    /// capabilities.
     pub fn policies(&self) -> Map<String, Value> {
         let mut entry = json!({
             "namespacedName": {"Namespace": "", "Name": self.object["metadata"]["name"]},

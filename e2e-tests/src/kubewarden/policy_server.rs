@@ -35,8 +35,8 @@ pub struct PolicyServer {
 }
 
 impl PolicyServer {
-    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS. `insecure` is a
-    /// registry that speaks plain HTTP.
+    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS.
+    /// `insecure` is a registry that speaks plain HTTP.
     pub fn start(
         control_plane: &ControlPlane,
         program: PathBuf,

@@ -23,8 +23,8 @@ use crate::{
 /// How long a probe is sent again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Sends, as a dry run, a request that the API server passes on to this policy once it knows the webhook.
-/// Returns what the API server said; `None` if there is no such request.
+/// Sends, as a dry run, a request that the API server passes on to this policy once it knows the
+/// webhook. Returns what the API server said; `None` if there is no such request.
 pub async fn send_probe(policy: &Policy, admin: &Client) -> Result<Option<String>> {
     let dry = PostParams {
         dry_run: true,
@@ -36,8 +36,8 @@ pub async fn send_probe(policy: &Policy, admin: &Client) -> Result<Option<String
         }
         let pod: Pod = serde_json::from_value(pod(policy)).context("the probe")?;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
-        // The client repeats a request that is answered with 503, which is the policy's answer if it cannot
-        // look up anything.
+        // The client repeats a request that is answered with 503, which is the policy's answer if
+        // it cannot look up anything.
         let created = timeout(PATIENCE, pods.create(&dry, &pod)).await;
         return Ok(Some(
             created.map_or_else(|_| "refused again and again".to_owned(), describe),
@@ -56,8 +56,8 @@ pub async fn send_probe(policy: &Policy, admin: &Client) -> Result<Option<String
     Ok(None)
 }
 
-/// Waits until the API server calls each of these policies and gets an answer. Its own metrics say whether it
-/// did.
+/// Waits until the API server calls each of these policies and gets an answer. Its own metrics say
+/// whether it did.
 pub async fn wait_until_called(
     policies: &[Policy],
     admin: &Client,
@@ -110,8 +110,8 @@ async fn calls(policy: &Policy, admin: &Client) -> Result<u64> {
     Ok(count)
 }
 
-/// A Pod that the policy is asked about: with the labels that its selector wants and, if it has a condition
-/// on the owner as this product's policies have, with such an owner.
+/// A Pod that the policy is asked about: with the labels that its selector wants and, if it has a
+/// condition on the owner as this product's policies have, with such an owner.
 fn pod(policy: &Policy) -> Value {
     let name = unique("webhook-probe");
     let mut pod = json!({"metadata": {"name": name, "labels": policy.spec("objectSelector")["matchLabels"]},

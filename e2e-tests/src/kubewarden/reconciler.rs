@@ -1,8 +1,9 @@
-//! What Kubewarden's controller makes in a cluster: Deployments for `PolicyServers`, and for policies
-//! webhooks and status.
+//! What Kubewarden's controller makes in a cluster: Deployments for `PolicyServers`, and for
+//! policies webhooks and status.
 //!
-//! It follows `internal/controller/policy_subreconciler.go` and `policyserver_controller_deployment.go` of
-//! kubewarden-controller 1.36. The Pods of the Deployments are simulated, so nothing answers the webhooks.
+//! It follows `internal/controller/policy_subreconciler.go` and
+//! `policyserver_controller_deployment.go` of kubewarden-controller 1.36. The Pods of the
+//! Deployments are simulated, so nothing answers the webhooks.
 
 use std::time::Duration;
 
@@ -58,8 +59,8 @@ impl Reconciler {
         Ok(controller)
     }
 
-    /// Makes the Deployments of all `PolicyServers`, and waits until their Pods are ready unless they cannot
-    /// be.
+    /// Makes the Deployments of all `PolicyServers`, and waits until their Pods are ready unless
+    /// they cannot be.
     pub async fn run_servers(&self) -> Result<()> {
         for server in api(&self.client, "PolicyServer")
             .list(&ListParams::default())
@@ -85,7 +86,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Updates the status of all policies, and makes or removes their webhooks, as one reconciliation does.
+    /// Updates the status of all policies, and makes or removes their webhooks, as one
+    /// reconciliation does.
     pub async fn reconcile_policies(&self) -> Result<()> {
         for policy in api(&self.client, "ClusterAdmissionPolicy")
             .list(&ListParams::default())

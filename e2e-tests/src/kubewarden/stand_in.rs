@@ -1,5 +1,5 @@
-//! A stand-in for PolicyServer: a waPC host that runs a policy the way PolicyServer does, and an HTTPS
-//! webhook around it. It records every request, host call and log line.
+//! A stand-in for PolicyServer: a waPC host that runs a policy the way PolicyServer does, and an
+//! HTTPS webhook around it. It records every request, host call and log line.
 //!
 //! The waPC host needs no cluster: [`HostCalls`] may be a closure.
 

@@ -17,8 +17,8 @@ pub const CHART: &str = "charts/persistent-pod-state";
 /// The values that the chart requires, and that give its objects the names of `deploy`.
 pub const REQUIRED: &str = "e2e-tests/values/required.yaml";
 
-/// Renders a kustomization, given by its folder from the root of the repository, such as `deploy`. Many tests
-/// ask for the same, and each time takes kustomize 0.2 seconds.
+/// Renders a kustomization, given by its folder from the root of the repository, such as `deploy`.
+/// Many tests ask for the same, and each time takes kustomize 0.2 seconds.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
     static RENDERED: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
     let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,8 +50,8 @@ pub fn render_chart_with(release: &str, namespace: &str, values: &[&Path]) -> Re
     parse(&run("helm", &arguments)?).context("the output of Helm")
 }
 
-/// Finds the folders that can be applied, as paths from the root of the repository: `deploy`, `deploy/base`,
-/// ….
+/// Finds the folders that can be applied, as paths from the root of the repository: `deploy`,
+/// `deploy/base`, ….
 pub fn kustomizations() -> Result<Vec<String>> {
     let root = repository_file("");
     let mut found = Vec::new();
@@ -146,8 +146,8 @@ pub fn copy_chart(chart: &Path, version: Version, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces versions that this API server does not serve by older ones with the same fields, and removes
-/// rules that it does not know.
+/// Replaces versions that this API server does not serve by older ones with the same fields, and
+/// removes rules that it does not know.
 pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
     let flow_control = [(23, "v1beta1"), (26, "v1beta2"), (29, "v1beta3")];
     let flow_control = flow_control
@@ -191,7 +191,8 @@ fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(answer)
 }
 
-/// The folder of the programs: `PPS_MANIFEST_TOOLS_DIR`, else the one that `make manifest-tools` fills.
+/// The folder of the programs: `PPS_MANIFEST_TOOLS_DIR`, else the one that `make manifest-tools`
+/// fills.
 pub fn folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("PPS_MANIFEST_TOOLS_DIR") {
         return Ok(folder.into());

@@ -37,12 +37,14 @@ fn named(variable: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The foreign sidecar, or else a program that does nothing: enough for tests that only push and read it.
+/// The foreign sidecar, or else a program that does nothing: enough for tests that only push and
+/// read it.
 pub fn sidecar_or_stand_in(folder: &Path) -> Result<PathBuf> {
     sidecar_path().map_or_else(|| stand_in(folder, FOREIGN), Ok)
 }
 
-/// A small static program for that processor. It does nothing: to compress the sidecar takes seconds.
+/// A small static program for that processor. It does nothing: to compress the sidecar takes
+/// seconds.
 pub fn stand_in(folder: &Path, architecture: &str) -> Result<PathBuf> {
     let path = folder.join(format!("stand-in-{architecture}"));
     fs::write(&path, program(architecture)).with_context(|| path.display().to_string())?;

@@ -66,7 +66,8 @@ impl Publisher {
         .await
     }
 
-    /// Pushes these executables as an image for several processors and returns its immutable reference.
+    /// Pushes these executables as an image for several processors and returns its immutable
+    /// reference.
     pub async fn images(&self, binaries: &[&Path], reference: &str) -> Result<String> {
         let mut args = vec!["image"];
         for binary in binaries {

@@ -1,5 +1,5 @@
-//! Reads an OCI registry through its HTTP API. It shares no code with the client that pushes, and checks
-//! every response against its digest.
+//! Reads an OCI registry through its HTTP API. It shares no code with the client that pushes, and
+//! checks every response against its digest.
 
 use std::{collections::BTreeMap, fs, io::Read, path::Path, sync::Arc};
 
@@ -259,8 +259,8 @@ impl Reader {
         self.blob(reference, layer).await
     }
 
-    /// The images of an index: the immutable reference of each, by its architecture. Fails unless each can be
-    /// read, and is for the platform that the index names.
+    /// The images of an index: the immutable reference of each, by its architecture. Fails unless
+    /// each can be read, and is for the platform that the index names.
     pub async fn images(&self, reference: &str) -> Result<BTreeMap<String, String>> {
         let index = self.manifest(reference).await?;
         ensure!(
@@ -301,8 +301,8 @@ impl Reader {
         Ok(images)
     }
 
-    /// The image for this machine that a reference names, as a container runtime selects it: the image
-    /// itself, or the one of an index.
+    /// The image for this machine that a reference names, as a container runtime selects it: the
+    /// image itself, or the one of an index.
     pub async fn image_for_this_machine(&self, reference: &str) -> Result<String> {
         let manifest = self.manifest(reference).await?;
         if manifest.media_type != media_type::INDEX {
@@ -327,8 +327,8 @@ impl Reader {
         parse(reference, &self.blob(reference, config).await?)
     }
 
-    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept only if
-    /// this process runs as root. Of an index it takes the image for this machine.
+    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept
+    /// only if this process runs as root. Of an index it takes the image for this machine.
     pub async fn pull_image(&self, reference: &str, into: &Path) -> Result<ImageConfig> {
         let reference = &self.image_for_this_machine(reference).await?;
         let manifest = self.manifest(reference).await?;
@@ -365,8 +365,8 @@ impl Reader {
         Ok(config)
     }
 
-    /// The artifacts that refer to a manifest: from the referrers API, else from the index under its fallback
-    /// tag.
+    /// The artifacts that refer to a manifest: from the referrers API, else from the index under
+    /// its fallback tag.
     pub async fn referrers(&self, reference: &str) -> Result<Vec<Descriptor>> {
         let (repository, _) = self.split(reference)?;
         let subject = self.manifest(reference).await?.digest;
@@ -496,8 +496,9 @@ fn unpack(archive: &[u8], into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies what is in a folder by another process. A program that this process has written cannot always be
-/// run ("Text file busy"): what other threads start at the same time holds the open file for a moment.
+/// Copies what is in a folder by another process. A program that this process has written cannot
+/// always be run ("Text file busy"): what other threads start at the same time holds the open file
+/// for a moment.
 async fn copy(from: &Path, to: &Path) -> Result<()> {
     let output = Command::new("cp")
         .arg("--archive")

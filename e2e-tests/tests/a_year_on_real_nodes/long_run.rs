@@ -1,5 +1,5 @@
-//! A long run: for as many minutes as `PPS_LONG_RUN_MINUTES` says, faults in random order. At the end the
-//! sidecars hold and send as much as at the beginning.
+//! A long run: for as many minutes as `PPS_LONG_RUN_MINUTES` says, faults in random order. At the
+//! end the sidecars hold and send as much as at the beginning.
 #![allow(clippy::cast_precision_loss, reason = "the figures are small")]
 
 use std::{env, time::Duration};
@@ -67,7 +67,8 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
     let minute = || start.elapsed().as_secs_f64() / 60.0;
     let (mut samples, mut round) = (Vec::new(), 0);
     note(
-        "minute, MiB of the larger sidecar, open watches; since the start: writes of PPS, of Events, requests",
+        "minute, MiB of the larger sidecar, open watches; since the start: writes of PPS, of \
+         Events, requests",
     );
     while minute() < minutes {
         restart_the_policy_server(&mut cluster, &mut installation).await;

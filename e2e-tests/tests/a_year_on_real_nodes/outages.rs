@@ -24,8 +24,9 @@ use crate::{
     support::{HOSTNAME, note, places, spread_over_nodes},
 };
 
-/// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the
-/// node. On a node that lacks the image the standby waits for the registry, and the leader records meanwhile.
+/// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images
+/// on the node. On a node that lacks the image the standby waits for the registry, and the leader
+/// records meanwhile.
 pub(super) async fn a_reboot_while_the_registry_is_gone(stage: &Stage<'_>) {
     let before = stage.pods().await;
     let [_, (standby, node)] = stage.sidecars().await;
@@ -118,8 +119,8 @@ fn remove_sidecars_image(stage: &Stage<'_>, node: &str) {
     install::images(stage.cluster, node, &["rm", image]);
 }
 
-/// Kubernetes does not see the Pods of nodes without network or power, and deletes none of them at once. If a
-/// user deletes one, it terminates until its node is back, and the next one returns.
+/// Kubernetes does not see the Pods of nodes without network or power, and deletes none of them at
+/// once. If a user deletes one, it terminates until its node is back, and the next one returns.
 pub(super) async fn a_cut_network_and_a_loss_of_power(stage: &Stage<'_>) {
     let before = stage.places().await;
     let leaders_node = stage.leaders_node().await;
@@ -154,9 +155,9 @@ pub(super) async fn a_cut_network_and_a_loss_of_power(stage: &Stage<'_>) {
     stage.are_back(&before).await;
 }
 
-/// The leader and one of two PolicyServer replicas are lost with their node, which stays away until the
-/// standby leads. Pods of other nodes are re-created as before. Until Kubernetes has noticed the loss, some
-/// requests to create a Pod wait.
+/// The leader and one of two PolicyServer replicas are lost with their node, which stays away until
+/// the standby leads. Pods of other nodes are re-created as before. Until Kubernetes has noticed
+/// the loss, some requests to create a Pod wait.
 pub(super) async fn the_loss_of_the_leaders_and_a_policy_servers_node(stage: &Stage<'_>) {
     let before = stage.places().await;
     let [(leader, node), _] = stage.sidecars().await;
@@ -262,8 +263,8 @@ async fn relay(listener: TcpListener, server: String) {
     }
 }
 
-/// Somebody deletes the Node of a machine without power. The Pod that needs this node waits until one of that
-/// name comes. The Pod that prefers it moves, and stays where it then is.
+/// Somebody deletes the Node of a machine without power. The Pod that needs this node waits until
+/// one of that name comes. The Pod that prefers it moves, and stays where it then is.
 pub(super) async fn a_deleted_node_that_comes_back(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pod, node) = stage.node_without(&stage.leaders_node().await).await;

@@ -109,7 +109,7 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
         .await
         .unwrap();
     let serve = "[ -e /data/index.html ] || cat /proc/sys/kernel/random/uuid >/data/index.html; \
-        exec httpd -f -p 8080 -h /data";
+                 exec httpd -f -p 8080 -h /data";
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}});
     let mut disk = serving("shop", "disk", 1)
@@ -128,8 +128,8 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
     stage.records_match().await;
 }
 
-/// The kubelet evicts the Pod that uses most of its node's memory. The next one, which requests some, may
-/// start there at once.
+/// The kubelet evicts the Pod that uses most of its node's memory. The next one, which requests
+/// some, may start there at once.
 pub(super) async fn an_eviction_under_memory_pressure(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pool, sidecars) = (

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::{assert_in_force, may_look_up, policies};
 use crate::chart::release::Release;
 
-/// Kubewarden's controller deletes a policy only after its webhook: a policy that refuses every Pod that it
-/// looks up, if its role is gone by then.
+/// Kubewarden's controller deletes a policy only after its webhook: a policy that refuses every Pod
+/// that it looks up, if its role is gone by then.
 pub(super) async fn policies_keep_their_role_and_their_server_until_they_are_gone(
     cluster: &Cluster,
 ) {

@@ -188,7 +188,8 @@ async fn wait_for_reason(pool: &Pool<'_>, object: &str, reason: &str) -> Dynamic
     .await
 }
 
-/// Deletes all Pods while other Nodes are more attractive, and asserts that they return to their places.
+/// Deletes all Pods while other Nodes are more attractive, and asserts that they return to their
+/// places.
 async fn assert_that_pods_return(pool: &Pool<'_>, workload: &str, object: &str, names: &[&str]) {
     let before = ready(pool, workload, names).await;
     pool.recorded(object, workload).await;

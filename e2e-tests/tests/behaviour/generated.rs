@@ -47,7 +47,8 @@ async fn names(pool: &Pool<'_>) -> Vec<String> {
 
 pub(crate) async fn generates_an_object_for_an_annotated_workload(cluster: &Cluster) {
     let pool = Pool::new(cluster, "asked", 2, 1).await;
-    // Without a topology or annotation to persist, and for another value than "true", nothing is generated.
+    // Without a topology or annotation to persist, and for another value than "true", nothing is
+    // generated.
     cluster
         .run_stateful_set(&pool.stateful_set("plain", 1).persistent("", "", ""))
         .await

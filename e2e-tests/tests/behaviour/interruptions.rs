@@ -114,8 +114,9 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
 /// The condition of another client.
 const THEIRS: &str = "Theirs";
 
-/// Another client counts in its condition, until a write of the sidecar has conflicted with one of its own.
-/// Meanwhile the sidecar changes its own condition in the same list: a node loses its zone and gets it back.
+/// Another client counts in its condition, until a write of the sidecar has conflicted with one of
+/// its own. Meanwhile the sidecar changes its own condition in the same list: a node loses its zone
+/// and gets it back.
 async fn count_until_the_sidecar_conflicts(pool: &Pool<'_>) {
     let cluster = pool.cluster;
     let sidecar = cluster.sidecar().unwrap();
@@ -243,8 +244,8 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     pool.recorded_within("web", "web", SOON).await;
 }
 
-/// Follows all Pods from this version on, until so many of the namespace are Ready. Returns these, and how
-/// many events there were.
+/// Follows all Pods from this version on, until so many of the namespace are Ready. Returns these,
+/// and how many events there were.
 async fn first_ready(
     cluster: &Cluster,
     namespace: &str,
@@ -289,7 +290,8 @@ pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluste
         anyhow::Ok(events.unwrap_or_default())
     };
 
-    // Terminate it while Pods start, once it has received what is known here of eight that are Ready.
+    // Terminate it while Pods start, once it has received what is known here of eight that are
+    // Ready.
     let now = cluster
         .pods_api("end")
         .list(&ListParams::default())

@@ -201,8 +201,8 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
             annotate(&round.to_string()).await;
         }
     };
-    // A request on its way would arrive later, so freeze it right after a write: the next one is a window
-    // away.
+    // A request on its way would arrive later, so freeze it right after a write: the next one is a
+    // window away.
     let after_a_write = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = writes(cluster, SIDECAR).len();

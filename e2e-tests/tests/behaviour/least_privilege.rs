@@ -1,5 +1,5 @@
-//! Each permission of the sidecar is needed: without it one feature fails, and works again once it is granted
-//! again.
+//! Each permission of the sidecar is needed: without it one feature fails, and works again once it
+//! is granted again.
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{
@@ -64,7 +64,8 @@ enum Feature {
     DetectManager,
 }
 
-/// The number of permissions without which the sidecar does not become ready; each has a user without it.
+/// The number of permissions without which the sidecar does not become ready; each has a user
+/// without it.
 const READS: usize = 14;
 
 fn reader(number: usize) -> String {
@@ -103,8 +104,8 @@ fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
     }
 }
 
-/// Those with the same number are revoked together. None of their features needs the right of another, and
-/// none of them changes what another one uses.
+/// Those with the same number are revoked together. None of their features needs the right of
+/// another, and none of them changes what another one uses.
 fn round_of(grant: &Grant) -> usize {
     match (feature_of(grant), grant.0.2.as_str()) {
         (Feature::Generate | Feature::Forget, _)
@@ -300,7 +301,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Revokes permissions, checks that the feature of each fails, and grants the permissions again.
+    /// Revokes permissions, checks that the feature of each fails, and grants the permissions
+    /// again.
     async fn without(&self, round: &[Grant]) {
         let cluster = self.pool.cluster;
         let sidecar = cluster.sidecar().unwrap();
@@ -394,7 +396,8 @@ impl<'a> Stage<'a> {
         .unwrap();
     }
 
-    /// Waits for what the sidecar reports about the refusal. Without the right to watch one kind it is Ready.
+    /// Waits for what the sidecar reports about the refusal. Without the right to watch one kind it
+    /// is Ready.
     async fn expect_report(&self, trial: &Trial<'_>) {
         let log_has = async |message: &str, detail: &str| {
             wait_for(&format!("{message:?} in the log"), TIMEOUT, async || {
@@ -442,8 +445,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits for the Event which says that OpenKruise's manager writes the same objects. Without this right,
-    /// the sidecar cannot know that.
+    /// Waits for the Event which says that OpenKruise's manager writes the same objects. Without
+    /// this right, the sidecar cannot know that.
     async fn expect_report_of_manager(&self) {
         let system = Pool {
             cluster: self.pool.cluster,

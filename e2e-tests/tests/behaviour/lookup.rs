@@ -65,7 +65,8 @@ pub(crate) async fn refuses_pods_when_the_lookup_fails_and_recovers(cluster: &Cl
         "get_resource web",
         "forbidden",
         "persistentpodstates",
-        "grant the PolicyServer's ServiceAccount the verb get on persistentpodstates.apps.kruise.io",
+        "grant the PolicyServer's ServiceAccount the verb get on \
+         persistentpodstates.apps.kruise.io",
         "onLookupFailure",
     ] {
         assert!(message.contains(word), "{word:?} in {message:?}");

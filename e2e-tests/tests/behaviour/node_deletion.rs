@@ -101,8 +101,8 @@ impl<'a> Pair<'a> {
             .unwrap()
     }
 
-    /// Waits until web-0 runs on another node and is recorded there. Asserts that web-1 and its state did not
-    /// change.
+    /// Waits until web-0 runs on another node and is recorded there. Asserts that web-1 and its
+    /// state did not change.
     async fn wait_until_moved(&self) {
         let cluster = self.pool.cluster;
         let moved =
@@ -210,8 +210,8 @@ pub(crate) async fn starts_the_grace_period_again_after_a_restart(cluster: &Clus
     assert!(started.elapsed() >= GRACE, "after {:?}", started.elapsed());
 }
 
-/// Restarts the sidecar without the flag, and with it: then it evicts a Pod whose state an earlier process
-/// has dropped.
+/// Restarts the sidecar without the flag, and with it: then it evicts a Pod whose state an earlier
+/// process has dropped.
 pub(crate) async fn reports_a_pod_that_it_may_not_evict(cluster: &Cluster) {
     let pair = Pair::new(cluster, "told", &json!({"nodeDeletionPolicy": "Forget"})).await;
     cluster.sidecar().unwrap().kill().await.unwrap();

@@ -1,5 +1,5 @@
-//! The API server refuses a status as too large: here with a `--max-object-size` above what etcd stores. With
-//! the default no write gets so far.
+//! The API server refuses a status as too large: here with a `--max-object-size` above what etcd
+//! stores. With the default no write gets so far.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use pps_e2e::{
@@ -13,7 +13,8 @@ use super::permissions;
 use crate::support::{HOSTNAME, Pool, SOON, TIMEOUT, WHILE, recording, required, spec_for};
 
 const KEY: &str = "example.io/large";
-/// The length of a recorded annotation. etcd stores 1.5 MiB, so six entries fit, and the seventh does not.
+/// The length of a recorded annotation. etcd stores 1.5 MiB, so six entries fit, and the seventh
+/// does not.
 const LENGTH: usize = 230 * 1024;
 
 /// Entries of Pods that do not exist, or none in their place.
@@ -84,7 +85,8 @@ pub(crate) async fn reports_a_full_object_and_records_others(cluster: &Cluster) 
             .log()
             .contains("the API server refuses a status as too large")
     );
-    let refused = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"too_large\"}";
+    let refused = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",\
+                   result=\"too_large\"}";
     wait_for("the metric to count it", SOON, async || {
         let refused = sidecar.metric(refused).await?;
         Ok(Progress::when(

@@ -12,8 +12,8 @@ use super::permissions;
 use crate::support::{HOSTNAME, Pool, SOON, TIMEOUT, homes, list, wait_for_review};
 
 const APART: &str = "apart";
-/// The account of the sidecar. The names of the chart's objects differ from those of the cluster's other
-/// sidecar.
+/// The account of the sidecar. The names of the chart's objects differ from those of the cluster's
+/// other sidecar.
 pub(crate) const ACCOUNT: &str = "system:serviceaccount:persistent-pod-state:one-sidecar-apart";
 
 fn chart() -> Vec<Value> {

@@ -174,8 +174,9 @@ pub(crate) async fn renew(cluster: &Cluster) {
     }
 }
 
-/// The manager itself does not run here. That a sidecar with `--recorder openkruise` sees it is shown in
-/// `alerts.rs`; that a sidecar that records sees it and publishes an Event, in `least_privilege.rs`.
+/// The manager itself does not run here. That a sidecar with `--recorder openkruise` sees it is
+/// shown in `alerts.rs`; that a sidecar that records sees it and publishes an Event, in
+/// `least_privilege.rs`.
 pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     let pool = Pool::new(cluster, "beside", 3, 1).await;
     let recording = cluster.sidecar().unwrap();
@@ -213,8 +214,8 @@ pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
         Some(0.0)
     );
 
-    // The usual sidecar records the state and generates the object: nothing but `--recorder openkruise` has
-    // kept the other one from it.
+    // The usual sidecar records the state and generates the object: nothing but `--recorder
+    // openkruise` has kept the other one from it.
     sidecar.terminate(SOON).await.unwrap();
     recording.start_again().unwrap();
     recording.wait_ready(TIMEOUT).await.unwrap();

@@ -1,5 +1,5 @@
-//! A simple controller for custom workload kinds: it creates the Pods that a workload wants, and creates
-//! deleted ones again.
+//! A simple controller for custom workload kinds: it creates the Pods that a workload wants, and
+//! creates deleted ones again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,8 @@ pub(crate) struct OperatedKind {
 /// How the Pods of a workload `w` are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// `w-0`, `w-1`, …, from `spec.ordinals.start` and without the ordinals in `spec.reserveOrdinals`.
+    /// `w-0`, `w-1`, …, from `spec.ordinals.start` and without the ordinals in
+    /// `spec.reserveOrdinals`.
     Ordinals,
     /// `w-red`, `w-green`, …
     Words,

@@ -74,7 +74,8 @@ pub(crate) async fn makes_no_host_call_for_pods_without_stable_names(cluster: &C
             .unwrap();
     }
 
-    // The API server sent all of them to the policy. Only the Pod of the StatefulSet caused a host call.
+    // The API server sent all of them to the policy. Only the Pod of the StatefulSet caused a host
+    // call.
     let served = cluster.webhook().unwrap().served();
     let mine: Vec<_> = served
         .iter()

@@ -1,4 +1,5 @@
-//! The permissions that the deployment grants the sidecar, and those that it uses according to the audit log.
+//! The permissions that the deployment grants the sidecar, and those that it uses according to the
+//! audit log.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -103,7 +104,8 @@ pub(crate) fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
     requests_with(cluster, user, "")
 }
 
-/// The events whose line contains this text. Most lines are of other users, and to parse all takes long.
+/// The events whose line contains this text. Most lines are of other users, and to parse all takes
+/// long.
 fn requests_with(cluster: &Cluster, user: &str, part: &str) -> Vec<Value> {
     let log = cluster.control_plane.audit_log();
     let name = format!("\"username\":{}", Value::from(user));
@@ -121,12 +123,14 @@ fn requests_with(cluster: &Cluster, user: &str, part: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Asserts that no request was refused, and that none needed a permission that the deployment does not grant.
+/// Asserts that no request was refused, and that none needed a permission that the deployment does
+/// not grant.
 pub(crate) fn assert_used_as_granted(cluster: &Cluster) {
     assert_used_as_granted_with(cluster, &[]);
 }
 
-/// Like [`assert_used_as_granted`], where further kinds (API group and resource) may be listed and watched.
+/// Like [`assert_used_as_granted`], where further kinds (API group and resource) may be listed and
+/// watched.
 pub(crate) fn assert_used_as_granted_with(cluster: &Cluster, kinds: &[(&str, &str)]) {
     assert_used_as_granted_by(cluster, SIDECAR, kinds);
 }
@@ -144,8 +148,8 @@ pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for event in &requests {
         let code = event["responseStatus"]["code"].as_i64();
-        // An API server that has just started does not know the roles yet. It gives no reason then, or that
-        // there is none of this name.
+        // An API server that has just started does not know the roles yet. It gives no reason then,
+        // or that there is none of this name.
         let reason = text(&event["annotations"]["authorization.k8s.io/reason"]);
         let starting = (reason.is_empty() || reason.contains(" not found")) && restarted(cluster);
         assert!(

@@ -23,7 +23,8 @@ const LABEL: &str = "policy.kruise.io/delete-protection";
 /// The garbage collector looks for new kinds every 30 seconds.
 const COLLECTED: Duration = Duration::from_mins(3);
 
-/// As most clusters do, this one gives each of the controller manager's controllers an identity of its own.
+/// As most clusters do, this one gives each of the controller manager's controllers an identity of
+/// its own.
 pub(crate) fn control_plane(options: &mut Options) {
     options
         .controller_manager_flags

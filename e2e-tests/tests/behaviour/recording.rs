@@ -100,7 +100,8 @@ pub(crate) async fn records_later_changes_of_labels_and_annotations(cluster: &Cl
         json!({keep: "x", IP_ANNOTATION: "10.9.9.9"})
     );
 
-    // A blank value does not replace a recorded one. The other annotation shows that the change was seen.
+    // A blank value does not replace a recorded one. The other annotation shows that the change was
+    // seen.
     pool.annotate_pod("web-0", &json!({keep: "y", IP_ANNOTATION: ""}))
         .await;
     let kept = json!({keep: "y", IP_ANNOTATION: "10.9.9.9"});

@@ -40,7 +40,8 @@ pub(crate) async fn returns_a_deleted_pod_to_its_node_and_address(cluster: &Clus
         .chain(homes(&free).into_values());
     pool.load_all(&all.collect::<Vec<_>>()).await;
 
-    // The control group: without an object a Pod moves, and without the annotation its address changes.
+    // The control group: without an object a Pod moves, and without the annotation its address
+    // changes.
     let free_again = pool.recreate("free", &["free-0"]).await;
     assert_ne!(
         homes(&free_again),
@@ -213,7 +214,8 @@ pub(crate) async fn records_pods_whose_ordinals_do_not_start_at_0(cluster: &Clus
     if cluster.control_plane.version() < Version::minor(27) {
         return report::skipped(
             "records_pods_whose_ordinals_do_not_start_at_0",
-            "set PPS_CONTROL_PLANE_DIR=… to Kubernetes 1.27 or later, which has spec.ordinals, to run it",
+            "set PPS_CONTROL_PLANE_DIR=… to Kubernetes 1.27 or later, which has spec.ordinals, to \
+             run it",
         );
     }
     let pool = Pool::new(cluster, "ordinals", 3, 1).await;
@@ -230,7 +232,8 @@ pub(crate) async fn records_pods_whose_ordinals_do_not_start_at_0(cluster: &Clus
     );
 }
 
-/// The procedure of docs/operations.md: the objects and their statuses are there before the workload.
+/// The procedure of docs/operations.md: the objects and their statuses are there before the
+/// workload.
 pub(crate) async fn restored_states_serve_the_next_workload_of_the_name(cluster: &Cluster) {
     let pool = Pool::new(cluster, "restored", 2, 1).await;
     let home = "restored-1";

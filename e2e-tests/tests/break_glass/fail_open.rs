@@ -21,7 +21,8 @@ const SERVER: &str = "persistent-pod-state";
 const CUSTOM: &str =
     "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
 
-/// The policies, also the one for custom kinds, on a PolicyServer with two Pods that nothing can reach.
+/// The policies, also the one for custom kinds, on a PolicyServer with two Pods that nothing can
+/// reach.
 async fn install(cluster: &Cluster) -> Reconciler {
     let version = cluster.control_plane.version();
     install_definitions(&cluster.client(), version)
@@ -59,7 +60,8 @@ async fn set_ready(cluster: &Cluster, ready: bool) {
 
 /// The `failurePolicy` of each webhook for Pods.
 async fn failure_policies(cluster: &Cluster) -> Vec<String> {
-    let fields = "--output=jsonpath={range .items[*]}{.metadata.name} {.webhooks[0].failurePolicy}{\"\\n\"}{end}";
+    let fields = "--output=jsonpath={range .items[*]}{.metadata.name} \
+                  {.webhooks[0].failurePolicy}{\"\\n\"}{end}";
     let webhooks = ["get", "mutatingwebhookconfigurations", fields];
     let webhooks = cluster.control_plane.kubectl(&webhooks).await.unwrap();
     webhooks

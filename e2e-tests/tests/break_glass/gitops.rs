@@ -1,4 +1,5 @@
-//! A tool that applies the product again and again has to pause, or it undoes what the document says.
+//! A tool that applies the product again and again has to pause, or it undoes what the document
+//! says.
 
 use pps_e2e::{
     manifests,
@@ -10,8 +11,8 @@ use serde_json::{Value, json};
 use super::Reader;
 use crate::support::{TIMEOUT, installed::Installed};
 
-/// The Application and the `HelmRelease` of docs/examples, on a cluster that stores them and does nothing
-/// with them.
+/// The Application and the `HelmRelease` of docs/examples, on a cluster that stores them and does
+/// nothing with them.
 pub(super) async fn argo_cd_and_flux_pause(installed: &Installed, reader: &Reader) {
     let cluster = &installed.cluster;
     let mut objects = vec![

@@ -9,13 +9,14 @@ use serde_json::json;
 use super::{Reader, commands, policy_kind};
 use crate::chart::release::Release;
 
-/// What `helm get manifest` prints of the first revision; the program of the tests does not have that
-/// command.
-const GET_MANIFEST: &str = "kubectl get secret sh.helm.release.v1.states.v1 --namespace=persistent-pod-state \
-    --output=jsonpath='{.data.release}' | base64 -d | base64 -d | gunzip | jq -r .manifest";
+/// What `helm get manifest` prints of the first revision; the program of the tests does not have
+/// that command.
+const GET_MANIFEST: &str = "kubectl get secret sh.helm.release.v1.states.v1 \
+                            --namespace=persistent-pod-state --output=jsonpath='{.data.release}' \
+                            | base64 -d | base64 -d | gunzip | jq -r .manifest";
 
-/// The command of the document. Helm names itself `helm` in the fields that it manages; the program of the
-/// tests, by its own name.
+/// The command of the document. Helm names itself `helm` in the fields that it manages; the program
+/// of the tests, by its own name.
 fn command(manager: &str) -> String {
     let [command] = &commands("install with Helm")[..] else {
         panic!("one command is expected")
@@ -75,7 +76,8 @@ async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
         );
     }
 
-    // Why it is not the shorter command. Helm 3 does not apply on the server, and nothing conflicts.
+    // Why it is not the shorter command. Helm 3 does not apply on the server, and nothing
+    // conflicts.
     if fields.operation.as_deref() != Some("Apply") {
         return;
     }

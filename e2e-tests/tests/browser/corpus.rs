@@ -49,8 +49,8 @@ const SCRIPT: &str = r#"
     });
 "#;
 
-/// The page's calls are answered by the case's host, which runs here: a call that it has not answered yet is
-/// answered in the next round.
+/// The page's calls are answered by the case's host, which runs here: a call that it has not
+/// answered yet is answered in the next round.
 async fn evaluate_all(
     browser: &Browser,
     cases: &[Case],

@@ -93,7 +93,8 @@ async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_pag
     ensure!(result["problems"] == json!([]), "{result}");
     let served = browser.requests().len();
     browser.requested_urls().await?;
-    let script = "const engine = await import('/engine/pps_playground.js'); await engine.default();
+    let script = "const engine = await import('/engine/pps_playground.js'); await \
+                  engine.default();
         return engine.run(arguments[0]) + engine.validateSettings('a: [');";
     browser.script(script, vec![json!("{}")]).await?;
     let before = browser.requests().len();

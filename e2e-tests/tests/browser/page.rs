@@ -57,11 +57,11 @@ async fn texts_are_checked_as_they_are_typed_and_the_page_is_accessible() -> Res
     )
 }
 
-/// Opens a link in the playground that a browser shows, as by a click on it. Returns whether it was another
-/// one: then the page shows it once it is idle.
+/// Opens a link in the playground that a browser shows, as by a click on it. Returns whether it was
+/// another one: then the page shows it once it is idle.
 pub(super) async fn follow(browser: &Browser, fragment: &str) -> Result<bool> {
-    let script =
-        "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) return false;
+    let script = "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) \
+                  return false;
         document.getElementById('cluster').setAttribute('aria-busy', 'true');
         location.hash = arguments[0];
         return true;";
@@ -154,9 +154,9 @@ impl Page {
 /// A StatefulSet of the user's own, without Nodes.
 fn stateful_set(replicas: u32) -> String {
     format!(
-        "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: shop\nspec:\n  replicas: {replicas}\n  \
-         selector: {{matchLabels: {{app: shop}}}}\n  template:\n    metadata: {{labels: {{app: shop}}}}\n    \
-         spec: {{containers: [{{name: shop, image: shop}}]}}\n"
+        "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: shop\nspec:\n  replicas: \
+         {replicas}\n  selector: {{matchLabels: {{app: shop}}}}\n  template:\n    metadata: \
+         {{labels: {{app: shop}}}}\n    spec: {{containers: [{{name: shop, image: shop}}]}}\n"
     )
 }
 

@@ -20,8 +20,8 @@ fn pods(object: &Value) -> Option<(&Value, &Value)> {
     }
 }
 
-/// What a value says of all objects holds whatever the other values are: the files in `ci`, rendered once,
-/// since each rendering starts Helm.
+/// What a value says of all objects holds whatever the other values are: the files in `ci`,
+/// rendered once, since each rendering starts Helm.
 #[test]
 fn values_for_all_objects_reach_each_of_them() {
     let ours = "app.kubernetes.io/component";
@@ -144,7 +144,8 @@ fn the_rollout_of_the_sidecar_is_a_value_and_its_pods_alone_get_the_token() {
     }
 }
 
-/// Kubewarden has these fields from 1.36 on, and API servers refuse fields that a definition does not have.
+/// Kubewarden has these fields from 1.36 on, and API servers refuse fields that a definition does
+/// not have.
 #[test]
 fn newer_fields_of_a_policy_server_are_rendered_only_if_they_are_set() {
     let fields = ["labels", "webhookPort", "readinessProbePort", "metricsPort"];
@@ -213,8 +214,8 @@ fn lists_and_maps_may_be_null() {
     render_with("null", &values).unwrap();
 }
 
-/// `helm test --logs` reads the log after the Pod's deletion policy was applied, and warnings are in the log
-/// of a success.
+/// `helm test --logs` reads the log after the Pod's deletion policy was applied, and warnings are
+/// in the log of a success.
 #[test]
 fn the_logs_of_the_check_outlive_its_success() {
     let objects = render_with("check", &json!({"check": {"enabled": true}})).unwrap();
@@ -288,9 +289,11 @@ fn combinations_that_cannot_work_are_refused() {
         "podDisruptionBudget": {"minAvailable": 1}, "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": false},
         "commonLabels": {"team": 1}, "openShift": true, "global": {"imageRegistry": "https://mirror.example"},
     });
-    let fields = "/replicaCount /serviceAccount/name /policyServer/maxUnavailable /podDisruptionBudget/maxUnavailable \
-                  /sidecar/extraArgs/0 /sidecar/extraArgs/1 /sidecar/adminAddress /podSecurityContext/runAsUser \
-                  /podSecurityContext/runAsNonRoot /commonLabels/team /openShift /global/imageRegistry";
+    let fields = "/replicaCount /serviceAccount/name /policyServer/maxUnavailable \
+                  /podDisruptionBudget/maxUnavailable /sidecar/extraArgs/0 /sidecar/extraArgs/1 \
+                  /sidecar/adminAddress /podSecurityContext/runAsUser \
+                  /podSecurityContext/runAsNonRoot /commonLabels/team /openShift \
+                  /global/imageRegistry";
     is_refused(&first, fields);
     let second = json!({"sidecar": {"recorder": "openkruise", "adminAddress": "[::]:80"}, "replicaCount": 1});
     is_refused(&second, "/crds/enabled /sidecar/adminAddress");

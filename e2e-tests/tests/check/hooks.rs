@@ -1,5 +1,5 @@
-//! The chart's hooks: the Job before an installation, and the Pod of `helm test`, as Helm runs them. Their
-//! processes are real.
+//! The chart's hooks: the Job before an installation, and the Pod of `helm test`, as Helm runs
+//! them. Their processes are real.
 
 use std::time::Duration;
 
@@ -224,7 +224,8 @@ pub(super) async fn run_as_a_helm_test(world: &World) {
         .await;
 }
 
-/// `deploy/check.yaml` has the Job of the chart, with the arguments for an installation that exists.
+/// `deploy/check.yaml` has the Job of the chart, with the arguments for an installation that
+/// exists.
 #[test]
 fn the_job_for_kustomize_is_restricted_and_checks_what_is_installed() {
     let objects = manifests::read(&repository_file("deploy/check.yaml")).unwrap();

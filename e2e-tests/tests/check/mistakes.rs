@@ -190,7 +190,8 @@ pub(super) async fn of_the_checks_own_rights(world: &World) {
         .map(|finding| finding.seen.as_str())
         .collect();
     for right in [
-        "may not get customresourcedefinitions.apiextensions.k8s.io persistentpodstates.apps.kruise.io",
+        "may not get customresourcedefinitions.apiextensions.k8s.io \
+         persistentpodstates.apps.kruise.io",
         "may not list clusteradmissionpolicies.policies.kubewarden.io",
         "may not list deployments.apps",
         "may not list namespaces",
@@ -201,7 +202,8 @@ pub(super) async fn of_the_checks_own_rights(world: &World) {
     // Without one right, everything else is checked.
     let mut rules = role()["rules"].as_array().unwrap().clone();
     rules.retain(|rule| rule["resources"] != json!(["subjectaccessreviews"]));
-    // The sidecars may just have noticed that the definition was replaced, and not be ready for a moment.
+    // The sidecars may just have noticed that the definition was replaced, and not be ready for a
+    // moment.
     let report = wait_for(
         "the check to name only the missing right",
         Duration::from_mins(1),

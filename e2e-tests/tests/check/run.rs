@@ -83,8 +83,8 @@ pub(crate) async fn run_check_with(kubeconfig: &Path, args: &[&str]) -> Result<O
         .arg(kubeconfig)
         .args(args)
         .env_clear()
-        // A Pod has this: the check then takes a registry that it cannot reach for one that the PolicyServer
-        // cannot reach.
+        // A Pod has this: the check then takes a registry that it cannot reach for one that the
+        // PolicyServer cannot reach.
         .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         .stdin(Stdio::null())
         .kill_on_drop(true)

@@ -1,4 +1,5 @@
-//! A cluster with Kubewarden's controller as far as checks can see it, and the account of the check.
+//! A cluster with Kubewarden's controller as far as checks can see it, and the account of the
+//! check.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Mutex, time::Duration};
 
@@ -106,8 +107,8 @@ impl World {
             .await
     }
 
-    /// Runs the check, which must find these errors and no others. The API server may take a moment to know a
-    /// new role.
+    /// Runs the check, which must find these errors and no others. The API server may take a moment
+    /// to know a new role.
     pub(super) async fn expect_error(&self, args: &[&str], codes: &[&str]) {
         let wanted: BTreeSet<&str> = codes.iter().copied().collect();
         let what = format!("the check to find {codes:?}");
@@ -134,8 +135,8 @@ impl World {
         }
     }
 
-    /// Runs the check until it finds no error. Sidecars that have just noticed a change may not be ready for
-    /// a moment.
+    /// Runs the check until it finds no error. Sidecars that have just noticed a change may not be
+    /// ready for a moment.
     pub(super) async fn expect_no_error(&self) {
         wait_for(
             "the check to find no error",
@@ -207,8 +208,8 @@ impl World {
         pods.iter().map(ResourceExt::name_any).collect()
     }
 
-    /// Lets the PolicyServer's Pods fail as those do that cannot pull a module: the program ends with an
-    /// error.
+    /// Lets the PolicyServer's Pods fail as those do that cannot pull a module: the program ends
+    /// with an error.
     pub(super) async fn fail_server(&self) {
         let failed = json!({"status": {
             "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],

@@ -1,7 +1,8 @@
-//! The commands of a page: blocks of `sh`, which are scripts, and of `console`, with prompts and output.
+//! The commands of a page: blocks of `sh`, which are scripts, and of `console`, with prompts and
+//! output.
 //!
-//! Comments before a block, which readers do not see, say how it is run: `<!-- not run: WHY -->`, `<!--
-//! scene: NAME -->` for what has to be the case, `<!-- needs: kubectl 1.24 -->`.
+//! Comments before a block, which readers do not see, say how it is run: `<!-- not run: WHY -->`,
+//! `<!-- scene: NAME -->` for what has to be the case, `<!-- needs: kubectl 1.24 -->`.
 
 use std::{fs, mem::take};
 
@@ -135,8 +136,9 @@ fn is_continued(command: &str) -> bool {
 
 #[test]
 fn pages_are_parsed_into_scripts_and_prompts() {
-    let text = "# T\n<!-- not run: kind -->\n```sh\na\nb\n```\n```yaml\nx: 1\n```\n<!-- scene: s -->\n\
-                <!-- needs: kubectl 1.24 -->\n```console\n$ c |\n    d 'e\n  f'\n1\n$ g\n```\n";
+    let text = "# T\n<!-- not run: kind -->\n```sh\na\nb\n```\n```yaml\nx: 1\n```\n<!-- scene: s \
+                -->\n<!-- needs: kubectl 1.24 -->\n```console\n$ c |\n    d 'e\n  f'\n1\n$ \
+                g\n```\n";
     let prompt = |command: &str, output: &[&str]| {
         Command::Prompt(
             command.to_owned(),

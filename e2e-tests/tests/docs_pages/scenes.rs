@@ -43,17 +43,22 @@ const SCENES: [(&str, &[Step], &[Step]); 7] = [
                 kubectl delete pod db-0",
             ),
         ],
-        &[Step::Run("kubectl uncordon --selector kubernetes.io/hostname"), Step::BeRecorded],
+        &[
+            Step::Run("kubectl uncordon --selector kubernetes.io/hostname"),
+            Step::BeRecorded,
+        ],
     ),
     (
         "forbidden",
         &[
             Step::BeRecorded,
             Step::Run(
-                "kubectl get clusterrolebindings pps-policy-persistent-pod-state --output yaml >binding.yaml
+                "kubectl get clusterrolebindings pps-policy-persistent-pod-state --output yaml \
+                 >binding.yaml
                 kubectl delete clusterrolebindings pps-policy-persistent-pod-state
                 account=system:serviceaccount:kubewarden:policy-server-persistent-pod-state
-                while kubectl auth can-i get persistentpodstates --as $account --quiet; do sleep 0.2; done
+                while kubectl auth can-i get persistentpodstates --as $account --quiet; do sleep \
+                 0.2; done
                 kubectl delete pod db-0",
             ),
         ],
@@ -76,7 +81,8 @@ const SCENES: [(&str, &[Step], &[Step]); 7] = [
         "other cluster",
         &[Step::Run(
             "kubectl delete statefulset db --ignore-not-found
-            until [ -z \"$(kubectl get pods --selector app=db --output name)\" ]; do sleep 0.2; done
+            until [ -z \"$(kubectl get pods --selector app=db --output name)\" ]; do sleep 0.2; \
+             done
             kubectl delete pps --all",
         )],
         &[],
@@ -88,7 +94,8 @@ const SCENES: [(&str, &[Step], &[Step]); 7] = [
             Step::BeRecorded,
             Step::Run(
                 "for pod in db-0 db-1 db-2; do
-                  [ \"$(node_of $pod)\" = \"$(jq --raw-output .items[0].status.podStates[\\\"$pod\\\"].nodeName states.json)\" ]
+                  [ \"$(node_of $pod)\" = \"$(jq --raw-output \
+                 .items[0].status.podStates[\\\"$pod\\\"].nodeName states.json)\" ]
                 done",
             ),
         ],

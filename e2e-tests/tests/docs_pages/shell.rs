@@ -204,8 +204,8 @@ async fn a_shell_keeps_variables_and_reports_what_is_wrong() {
             .contains("instead of")
     );
     assert!(shell.run(&prompt("false", &[])).await.is_err());
-    // Stands for the plugin, which ends with 1 where a Pod is Pending, and where it does not do what is
-    // asked.
+    // Stands for the plugin, which ends with 1 where a Pod is Pending, and where it does not do
+    // what is asked.
     shell
         .run(&prompt("kubectl() { echo it is Pending; return 1; }", &[]))
         .await

@@ -108,8 +108,8 @@ impl<'a> Trio<'a> {
     }
 }
 
-/// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits for a
-/// node.
+/// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits
+/// for a node.
 pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     // This library fakes the wall clock of a program.
     let library = cluster
@@ -148,7 +148,8 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
         "-300d".to_owned(),
         format!("-{hours}h"),
     ] {
-        // The clock jumps while changes are batched and a node is missing. The absence must not seem longer.
+        // The clock jumps while changes are batched and a node is missing. The absence must not
+        // seem longer.
         let (pod, node) = trio.any().await;
         trio.delete_node(&node).await;
         trio.delete_pod(&pod).await;

@@ -105,8 +105,8 @@ async fn remove_status_webhook(cluster: &Cluster, namespace: &str) {
         .unwrap();
 }
 
-/// Of two namespaces, one has a webhook that never responds, and more objects than concurrent writes are
-/// allowed.
+/// Of two namespaces, one has a webhook that never responds, and more objects than concurrent
+/// writes are allowed.
 pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster) {
     let mut random = Random::of("webhooks");
     let (hangs, well) = tokio::join!(
@@ -156,8 +156,8 @@ pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster)
         waited += replaced.elapsed();
     }
     note(&format!(
-        "{} hanging writes failed in {:.0?}, while four changes elsewhere were recorded in {waited:.1?} in \
-         total",
+        "{} hanging writes failed in {:.0?}, while four changes elsewhere were recorded in \
+         {waited:.1?} in total",
         refused().await.unwrap() - count,
         started.elapsed()
     ));

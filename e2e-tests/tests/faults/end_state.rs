@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use crate::support::{TIMEOUT, WHILE, list, recording};
 
-/// Waits until each object of the namespace matches the cluster, and checks that this lasts. `entries` is the
-/// expected number of entries, so that an empty namespace does not pass.
+/// Waits until each object of the namespace matches the cluster, and checks that this lasts.
+/// `entries` is the expected number of entries, so that an empty namespace does not pass.
 pub(crate) async fn end_state(cluster: &Cluster, namespace: &str, entries: usize) {
     let good = async || {
         let world = World::of(cluster, namespace).await?;

@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, Random, TIMEOUT, ZONE};
 
-/// StatefulSets `web-a`, `web-b`, …, each with a generated object of its name. Without the policy, replaced
-/// Pods start on any node, so that the recorded states change.
+/// StatefulSets `web-a`, `web-b`, …, each with a generated object of its name. Without the policy,
+/// replaced Pods start on any node, so that the recorded states change.
 pub(crate) struct Fleet<'a> {
     pub(crate) pool: Pool<'a>,
     sets: BTreeMap<String, u32>,
 }
 
 impl<'a> Fleet<'a> {
-    /// `sets` StatefulSets of `replicas` Pods on six nodes in three zones. All Pods are Ready and recorded.
+    /// `sets` StatefulSets of `replicas` Pods on six nodes in three zones. All Pods are Ready and
+    /// recorded.
     pub(crate) async fn new(
         cluster: &'a Cluster,
         namespace: &'static str,

@@ -85,8 +85,8 @@ async fn moved(pool: &Pool<'_>, name: &str, form: Form) -> BTreeMap<String, Valu
     .unwrap()
 }
 
-/// Whoever reads an object at any moment sees every state: the sidecar is killed again and again while
-/// objects move over and back, and answers get lost.
+/// Whoever reads an object at any moment sees every state: the sidecar is killed again and again
+/// while objects move over and back, and answers get lost.
 pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &Network<'_>) {
     const SETS: [(&str, u32); 3] = [("web-a", 2), ("web-b", 3), ("web-c", 1)];
     let rounds = env::var("PPS_E2E_KILLS").map_or(4, |count| count.parse().unwrap());
@@ -131,11 +131,12 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
         } else {
             Form::Compact
         };
-        // Of four rounds, the second and the third lose answers, one in each direction. Before both, another
-        // process has moved all objects, so that all have yet to move. The one after the second round takes
-        // over what lost answers have left.
+        // Of four rounds, the second and the third lose answers, one in each direction. Before
+        // both, another process has moved all objects, so that all have yet to move. The one after
+        // the second round takes over what lost answers have left.
         let (loses_answers, is_finished) = (matches!(round % 4, 1 | 2), round % 4 < 2);
-        // An answer on its way when the sidecar dies takes longer than the sidecar lives, and is lost, too.
+        // An answer on its way when the sidecar dies takes longer than the sidecar lives, and is
+        // lost, too.
         let delay = if loses_answers { 100 } else { random.below(60) };
         network.proxy.slow_down(Duration::from_millis(delay));
         let sidecar = start(network, form, round);

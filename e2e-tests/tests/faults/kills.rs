@@ -49,7 +49,8 @@ pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &C
             let end = leader.kill().await.unwrap();
             assert_eq!(end.signal, Some(9), "{end:?}");
             kills += 1_u32;
-            // Mostly delete the Lease of the killed leader. Waiting until it expires would allow few kills.
+            // Mostly delete the Lease of the killed leader. Waiting until it expires would allow
+            // few kills.
             if kills % 5 == 1 {
                 expired += 1;
             } else {
@@ -67,7 +68,8 @@ pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &C
     };
     let ((), (kills, expired)) = tokio::join!(work, kills);
     note(&format!(
-        "{kills} kills, {expired} of them until the Lease expired, during {} replacements in {:.0?}",
+        "{kills} kills, {expired} of them until the Lease expired, during {} replacements in \
+         {:.0?}",
         each * usize::from(SETS),
         started.elapsed()
     ));

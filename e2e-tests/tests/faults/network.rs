@@ -71,8 +71,8 @@ impl<'a> Network<'a> {
         .unwrap();
     }
 
-    /// How often the sidecar has listed all objects of a resource, according to the audit log. Lists with
-    /// `limit=1`, which only check the permission, do not count.
+    /// How often the sidecar has listed all objects of a resource, according to the audit log.
+    /// Lists with `limit=1`, which only check the permission, do not count.
     fn lists(&self, resource: &str) -> usize {
         let log = self.cluster.control_plane.audit_log();
         let events = log
@@ -121,8 +121,8 @@ pub(crate) async fn relists_after_watches_expire(network: &Network<'_>) {
     network.wait_until_unready("pods").await;
     fleet.replace_some(&mut random, 4).await;
     fleet.relabel(&mut random).await;
-    // Pods that are not replaced, and a workload that is replaced by another one of its name, with its
-    // object.
+    // Pods that are not replaced, and a workload that is replaced by another one of its name, with
+    // its object.
     fleet.scale("web-b", 1).await;
     fleet.scale("web-c", 3).await;
     fleet.recreate_set("web-d", 1).await;
@@ -155,8 +155,8 @@ pub(crate) async fn relists_after_watches_expire(network: &Network<'_>) {
     }
 }
 
-/// Every connection is half-open: nothing arrives any longer, and nothing says so. The watches notice it
-/// within about a minute, the sidecar is not ready then, and it catches up by itself.
+/// Every connection is half-open: nothing arrives any longer, and nothing says so. The watches
+/// notice it within about a minute, the sidecar is not ready then, and it catches up by itself.
 pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network<'_>) {
     let mut random = Random::of("silence");
     let mut fleet = Fleet::new(network.cluster, "silent", 2, 2).await;

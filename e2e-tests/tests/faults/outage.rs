@@ -29,8 +29,8 @@ async fn wait_until_unready(sidecar: &Sidecar) {
     );
 }
 
-/// The outage lasts `PPS_E2E_OUTAGE` seconds, by default ten. Pods are being replaced when it begins and
-/// ends. Another sidecar is started meanwhile.
+/// The outage lasts `PPS_E2E_OUTAGE` seconds, by default ten. Pods are being replaced when it
+/// begins and ends. Another sidecar is started meanwhile.
 pub(crate) async fn recovers_from_an_api_server_outage(cluster: &Cluster) {
     let outage =
         Duration::from_secs(env::var("PPS_E2E_OUTAGE").map_or(10, |time| time.parse().unwrap()));
@@ -86,8 +86,8 @@ pub(crate) async fn recovers_from_an_api_server_outage(cluster: &Cluster) {
     let ready = back.elapsed();
     fleet.end_state().await;
     note(&format!(
-        "outage of {outage:.0?}; after its end the sidecar leads after {leads:.1?}, all Pods are Ready after \
-         {ready:.1?}, everything is recorded after {:.1?}",
+        "outage of {outage:.0?}; after its end the sidecar leads after {leads:.1?}, all Pods are \
+         Ready after {ready:.1?}, everything is recorded after {:.1?}",
         back.elapsed()
     ));
     let status = sidecar.status().unwrap();

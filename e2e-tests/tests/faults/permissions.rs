@@ -21,7 +21,8 @@ const WATCH: Permission = ("", "pods", "watch");
 /// Nodes are watched as metadata only, whose refusal has another message.
 const WATCH_NODES: Permission = ("", "nodes", "watch");
 
-/// Grants the sidecar all its permissions except these, and waits until the API server applies them.
+/// Grants the sidecar all its permissions except these, and waits until the API server applies
+/// them.
 async fn grant_all_except(cluster: &Cluster, revoked: &[Permission]) {
     let mut objects = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     objects.retain(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "pps-sidecar");

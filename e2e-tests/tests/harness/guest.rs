@@ -46,7 +46,8 @@ pub(crate) fn policy(metadata: &Value, validate: &Validate<'_>) -> Vec<u8> {
     };
     let (payload, answer) = (payload.to_string(), answer.to_string());
     let call = format!(
-        "(if (i32.eqz (call $host_call (i32.const 1024) (i32.const 10) (i32.const 1040) (i32.const 10)
+        "(if (i32.eqz (call $host_call (i32.const 1024) (i32.const 10) (i32.const 1040) \
+         (i32.const 10)
              (i32.const 1056) (i32.const {}) (i32.const 2048) (i32.const {})))
            (then (call $host_error (i32.const 1048576))
                  (call $guest_error (i32.const 1048576) (call $host_error_len))

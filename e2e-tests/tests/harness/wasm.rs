@@ -136,15 +136,15 @@ fn refuses_host_calls_that_are_not_granted() {
     };
     assert_eq!(
         refusal(&metadata(), "get_resource", &get("Secret")),
-        "Policy has not been granted access to Kubernetes v1/Secret resources. \
-         The violation has been reported."
+        "Policy has not been granted access to Kubernetes v1/Secret resources. The violation has \
+         been reported."
     );
     let mut poor = metadata();
     poor["hostCapabilities"] = json!(["kubernetes/list_resources_all"]);
     assert_eq!(
         refusal(&poor, "get_resource", &get("ConfigMap")),
-        "Policy has not been granted access to the 'kubernetes/get_resource' host capability. \
-         The violation has been reported."
+        "Policy has not been granted access to the 'kubernetes/get_resource' host capability. The \
+         violation has been reported."
     );
     assert_eq!(
         refusal(&metadata(), "make_coffee", &get("ConfigMap")),

@@ -88,7 +88,8 @@ pub(super) async fn policy_reads_the_cluster_with_its_own_permissions(cluster: &
     webhook.forget();
     let spec = StatefulSetSpec::new("default", "asking", 2);
     cluster.run_stateful_set(&spec).await.unwrap();
-    // The StatefulSet controller may ask for a Pod twice: its cache may not show yet what it has created.
+    // The StatefulSet controller may ask for a Pod twice: its cache may not show yet what it has
+    // created.
     let served = webhook.served();
     let names: BTreeSet<&str> = served.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, BTreeSet::from(["asking-0", "asking-1"]));

@@ -14,7 +14,8 @@ pub(crate) struct HostileCase {
     pub(crate) has_other_name: bool,
     /// The host's answer to `get_resource`.
     pub(crate) object: Result<Vec<u8>, String>,
-    /// The host's answer to the get of the workload's second name, if there is an object of that name.
+    /// The host's answer to the get of the workload's second name, if there is an object of that
+    /// name.
     pub(crate) alias: Option<Vec<u8>>,
     /// The expected verdict.
     pub(crate) verdict: Verdict,
@@ -374,7 +375,8 @@ fn break_utf8(text: &str) -> Vec<u8> {
 
 fn not_found_error(name: &str) -> String {
     format!(
-        "Callback evaluation failure: Cannot find apps.kruise.io/v1alpha1/PersistentPodState named '{name}' inside of namespace 'Some(\"shop\")'"
+        "Callback evaluation failure: Cannot find apps.kruise.io/v1alpha1/PersistentPodState \
+         named '{name}' inside of namespace 'Some(\"shop\")'"
     )
 }
 

@@ -1,5 +1,5 @@
-//! Measures what one evaluation costs the guest: instructions and memory. Unlike time, they do not depend on
-//! what else the machine does.
+//! Measures what one evaluation costs the guest: instructions and memory. Unlike time, they do not
+//! depend on what else the machine does.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Pods whose owner no API server could have stored: anyone who may create a Pod can name any owner.
+//! Pods whose owner no API server could have stored: anyone who may create a Pod can name any
+//! owner.
 
 use super::cases::{HostileCase, Verdict, alias};
 

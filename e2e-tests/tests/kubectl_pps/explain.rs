@@ -1,4 +1,5 @@
-//! `explain`: why a Pod is where it is, and what the user can do. The commands that it names are carried out.
+//! `explain`: why a Pod is where it is, and what the user can do. The commands that it names are
+//! carried out.
 
 use kube::api::{Patch, PatchParams};
 use pps_e2e::{
@@ -80,7 +81,8 @@ pub(super) async fn says_why_a_running_pod_is_where_it_is(cluster: &Cluster) {
     );
 }
 
-/// A volume on a node, and the claim `data` that is bound to it: nothing waits until a controller binds them.
+/// A volume on a node, and the claim `data` that is bound to it: nothing waits until a controller
+/// binds them.
 fn volume_on(node: &str) -> [Value; 2] {
     let selector =
         json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]});

@@ -29,7 +29,8 @@ async fn run(cluster: &Cluster, args: &[&str]) -> Answer {
     plugin(cluster, ADMIN).run(args).await.unwrap()
 }
 
-/// A namespace that was deleted and made again is another one for the API server, as in another cluster.
+/// A namespace that was deleted and made again is another one for the API server, as in another
+/// cluster.
 pub(super) async fn pods_return_to_their_nodes_in_a_restored_namespace(cluster: &Cluster) {
     let pool = Pool::new(cluster, "prod", 3, 1).await;
     let stateful_set = pool.stateful_set("db", 3).persistent("", HOSTNAME, "");
@@ -183,7 +184,8 @@ async fn states_that_no_node_has_are_named(cluster: &Cluster) {
     let other = file(&[object(pool.namespace, "db", &other)]);
     let answer = run(cluster, &["import", &other.argument(), "--dry-run"]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");
-    let note = "no node has topology.kubernetes.io/zone=another-cluster (2 states): Pods would be Pending; --drop-key";
+    let note = "no node has topology.kubernetes.io/zone=another-cluster (2 states): Pods would be \
+                Pending; --drop-key";
     assert!(answer.stderr.contains(note), "{answer:?}");
     let zone = pool.zone("elsewhere-0").await;
     let same = file(&[object(pool.namespace, "db", &json!({"db-0": state(&zone)}))]);
@@ -328,7 +330,8 @@ async fn a_user_of_a_namespace_is_told_which_right_is_missing(cluster: &Cluster)
     }
     let answer = user.run(&import).await.unwrap();
     assert_eq!(answer.exit_code, 0, "{answer:?}");
-    // The user may write no Events and list no nodes. The import says the first, and passes over the second.
+    // The user may write no Events and list no nodes. The import says the first, and passes over
+    // the second.
     assert!(!answer.stderr.contains("no node has"), "{answer:?}");
     assert!(answer.stderr.contains("no Event"), "{answer:?}");
     assert_eq!(cluster.pod_states("team", "db").await.unwrap().len(), 1);

@@ -94,7 +94,8 @@ pub(super) async fn states_that_a_definition_hides_are_not_lost(cluster: &Cluste
         31,
     )
     .await;
-    // Under a definition that shows the compact form, what the managed fields say of it does no harm.
+    // Under a definition that shows the compact form, what the managed fields say of it does no
+    // harm.
     let dropped = run(&pool, &["forget", "db-40", "--yes"]).await;
     assert_eq!(dropped.exit_code, 0, "{dropped:?}");
     assert_eq!(pool.states("db").await.len(), 30);

@@ -563,7 +563,8 @@ async fn a_move_needs_no_more_rights_than_its_steps(cluster: &Cluster) {
     assert_on(&pool, &now, 1).await;
 }
 
-/// Runs a command as the developer until it says this: the API server takes a moment to know new rights.
+/// Runs a command as the developer until it says this: the API server takes a moment to know new
+/// rights.
 async fn eventually(pool: &Pool<'_>, args: &[&str], expected: &str) -> Answer {
     let mut answer = Answer::default();
     for _ in 0..20 {

@@ -61,8 +61,8 @@ async fn crowded<'a>(
     (pool, pods)
 }
 
-/// The Node and what runs on it are lost, and the Pods are not deleted yet. Returns the Node that comes back
-/// when it is created.
+/// The Node and what runs on it are lost, and the Pods are not deleted yet. Returns the Node that
+/// comes back when it is created.
 async fn lose(pool: &Pool<'_>, name: &str) -> Node {
     let mut node = pool.cluster.nodes.api().get(name).await.unwrap();
     node.metadata.uid = None;
@@ -73,7 +73,8 @@ async fn lose(pool: &Pool<'_>, name: &str) -> Node {
     node
 }
 
-/// Deletes these Pods as soon as each terminates, as Kubernetes does a minute after the loss of their Node.
+/// Deletes these Pods as soon as each terminates, as Kubernetes does a minute after the loss of
+/// their Node.
 async fn collect(pool: &Pool<'_>, lost: &BTreeMap<String, PodInfo>) -> Result<()> {
     let api = pool.cluster.pods_api(pool.namespace);
     wait_for(
@@ -193,8 +194,8 @@ pub(super) async fn no_place_is_given_up_while_nobody_records(cluster: &Cluster)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    let expected = "waited 6 s in vain until Pod web-0 is created again, Ready and recorded; to find out why: kubectl pps \
-                    explain web-0 -n mv-alone";
+    let expected = "waited 6 s in vain until Pod web-0 is created again, Ready and recorded; to \
+                    find out why: kubectl pps explain web-0 -n mv-alone";
     assert!(
         said.contains(expected) && said.contains("not moved: web-1"),
         "{said}"

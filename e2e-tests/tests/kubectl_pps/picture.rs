@@ -1,7 +1,7 @@
 //! The README's picture of a terminal: a Pod is Pending, and the plugin says why and lets it go.
 //!
-//! The session is played whenever the tests run, and has to be the one in the picture. `UPDATE=1` draws it
-//! again.
+//! The session is played whenever the tests run, and has to be the one in the picture. `UPDATE=1`
+//! draws it again.
 
 use std::{env, fmt::Write, fs};
 
@@ -86,7 +86,8 @@ async fn play(cluster: &Cluster) -> Result<()> {
     let kept = fs::read_to_string(&file).unwrap_or_default();
     ensure!(
         text_of(&kept) == text_of(&drawn),
-        "the plugin does not print what {PICTURE} shows: `make terminal-picture` draws it again. It prints\n{}",
+        "the plugin does not print what {PICTURE} shows: `make terminal-picture` draws it again. \
+         It prints\n{}",
         text_of(&drawn).join("\n")
     );
     let page = fs::read_to_string(repository_file("docs/kubectl-pps.md"))?;

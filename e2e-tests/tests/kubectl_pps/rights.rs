@@ -1,4 +1,5 @@
-//! The Role in docs/kubectl-pps.md is enough for every command, and has nothing that none of them uses.
+//! The Role in docs/kubectl-pps.md is enough for every command, and has nothing that none of them
+//! uses.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +33,8 @@ fn role() -> Value {
     role
 }
 
-/// Nodes are of the cluster: a Role cannot let anybody read them, and without them a simulation has no
-/// answer.
+/// Nodes are of the cluster: a Role cannot let anybody read them, and without them a simulation has
+/// no answer.
 const NODES: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -167,7 +168,8 @@ async fn assert_used_as_granted(cluster: &Cluster) {
                     (text(&object["apiGroup"]), resource, text(&event["verb"]))
                 })
                 .collect();
-            // OpenKruise's StatefulSets are not installed here; they need the same as those of Kubernetes.
+            // OpenKruise's StatefulSets are not installed here; they need the same as those of
+            // Kubernetes.
             let is_here = |permission: &&(String, String, String)| {
                 !(permission.0 == "apps.kruise.io" && permission.1 == "statefulsets")
             };

@@ -22,7 +22,8 @@ kind: Role
 metadata: {namespace: sim-rights, name: forecaster}
 rules:
 - {apiGroups: [''], resources: [pods, persistentvolumeclaims], verbs: [list]}
-- {apiGroups: [apps, apps.kruise.io], resources: [statefulsets, persistentpodstates], verbs: [list]}
+- {apiGroups: [apps, apps.kruise.io], resources: [statefulsets, persistentpodstates], verbs: \
+                      [list]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

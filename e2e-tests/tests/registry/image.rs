@@ -20,8 +20,8 @@ use pps_e2e::{
 
 use super::{VERSION, provenance};
 
-/// One push for all: to compress the program takes seconds. `registry::policy` tries every kind of registry,
-/// and `registry::platforms` a second push.
+/// One push for all: to compress the program takes seconds. `registry::policy` tries every kind of
+/// registry, and `registry::platforms` a second push.
 #[tokio::test]
 async fn an_image_can_be_pulled_and_run() {
     let (supervisor, registry) = super::start(super::with_password()).await;
@@ -88,8 +88,8 @@ fn runs_as_its_user_with_no_other_files(config: &ImageConfig, root: &Path) {
         format!("pps-sidecar {VERSION}\n")
     );
 
-    // Names are resolved as in a Pod, with the files that a kubelet provides. The server accepts but never
-    // responds.
+    // Names are resolved as in a Pod, with the files that a kubelet provides. The server accepts
+    // but never responds.
     fs::create_dir(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), "127.0.0.1 here.example\n").unwrap();
     fs::write(
@@ -128,8 +128,8 @@ fn runs_as_its_user_with_no_other_files(config: &ImageConfig, root: &Path) {
     }
 }
 
-/// Runs the image's program in its root file system, as the image's user where that is possible, for so many
-/// seconds at most.
+/// Runs the image's program in its root file system, as the image's user where that is possible,
+/// for so many seconds at most.
 fn run_in(root: &Path, config: &ImageConfig, seconds: &str, args: &[&str]) -> Output {
     let mut command = if geteuid().is_root() {
         let mut command = Command::new("chroot");

@@ -88,8 +88,8 @@ async fn pulls_what_was_pushed() {
     }
 }
 
-/// The digests of configuration and layer, and the annotations, of a manifest that kwctl pushed without a
-/// media type.
+/// The digests of configuration and layer, and the annotations, of a manifest that kwctl pushed
+/// without a media type.
 async fn kwctls_manifest(
     reader: &Reader,
     reference: &str,

@@ -1,5 +1,5 @@
-//! The sidecar's image for two processors: one index, an image for each, and the one that is not for this
-//! machine under an emulator.
+//! The sidecar's image for two processors: one index, an image for each, and the one that is not
+//! for this machine under an emulator.
 
 use std::{
     collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path, process::Command,
@@ -122,14 +122,15 @@ async fn refuses_two_executables_for_one_processor_and_tags_that_do_not_exist() 
     assert_refused(&output, &sentence);
 }
 
-/// The release build for the other processor, pulled from the registry, does the work of the sidecar on this
-/// machine: the emulator runs each of its instructions.
+/// The release build for the other processor, pulled from the registry, does the work of the
+/// sidecar on this machine: the emulator runs each of its instructions.
 #[tokio::test]
 async fn the_image_for_the_other_processor_works_under_an_emulator() {
     let (Some(built), Some(emulator)) = (foreign::sidecar_path(), foreign::emulator()) else {
         return report::skipped(
             "the_image_for_the_other_processor_works_under_an_emulator",
-            "run make release-tests, which builds the sidecar for it and sets PPS_FOREIGN_SIDECAR and PPS_EMULATOR",
+            "run make release-tests, which builds the sidecar for it and sets PPS_FOREIGN_SIDECAR \
+             and PPS_EMULATOR",
         );
     };
     let (supervisor, registry) = super::start(RegistryOptions::default()).await;

@@ -54,7 +54,8 @@ async fn explains_rejected_credentials() {
     assert_refused(
         &output,
         &format!(
-            "{host} rejects user \"pusher\": run `docker login {host}`, or correct the password in {}",
+            "{host} rejects user \"pusher\": run `docker login {host}`, or correct the password \
+             in {}",
             file.display()
         ),
     );
@@ -120,7 +121,8 @@ async fn explains_certificate_and_scheme_mismatches() {
             secure,
             vec![],
             format!(
-                "the certificate of {secure} is signed by an unknown authority: pass the authority's certificate with --ca-file"
+                "the certificate of {secure} is signed by an unknown authority: pass the \
+                 authority's certificate with --ca-file"
             ),
         ),
         (

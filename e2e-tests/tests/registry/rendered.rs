@@ -1,4 +1,5 @@
-//! Manifests and values for what was pushed, as `make manifests` and `make chart-values` print them.
+//! Manifests and values for what was pushed, as `make manifests` and `make chart-values` print
+//! them.
 
 use std::{
     collections::BTreeSet,
@@ -67,7 +68,8 @@ async fn push(supervisor: &Supervisor, registry: &Registry) -> (String, String) 
     (policy, publisher.images(&[&program], &image).await.unwrap())
 }
 
-/// Replaces the module of each policy and the image of each of the sidecar's containers; returns how many.
+/// Replaces the module of each policy and the image of each of the sidecar's containers; returns
+/// how many.
 fn replace(objects: &mut [Value], policy: &str, image: &str) -> (usize, usize) {
     let (mut policies, mut containers) = (0, 0);
     for object in objects {

@@ -30,13 +30,15 @@ use crate::{
 
 /// The version to which the release is upgraded.
 const NEXT: &str = "99.0.0";
-/// What the API server answers to a StatefulSet's controller that has not seen yet that the Pod exists.
+/// What the API server answers to a StatefulSet's controller that has not seen yet that the Pod
+/// exists.
 const EXISTS: &str = "The POST operation against Pod could not be completed at this time";
 /// All objects of an installation, but for the CRD and the namespace.
 const LABEL: &str = "app.kubernetes.io/name=persistent-pod-state";
 const KINDS: &str = "clusteradmissionpolicies,policyservers,mutatingwebhookconfigurations,\
-    validatingwebhookconfigurations,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,deployments,\
-    services,configmaps,networkpolicies,poddisruptionbudgets,flowschemas,prioritylevelconfigurations,jobs";
+                     validatingwebhookconfigurations,clusterroles,clusterrolebindings,roles,\
+                     rolebindings,serviceaccounts,deployments,services,configmaps,networkpolicies,\
+                     poddisruptionbudgets,flowschemas,prioritylevelconfigurations,jobs";
 
 /// Pushes the same code as the next version, with digests of its own.
 pub(super) async fn push_next(installation: &Installation, dist: &Path, work: &Path) -> Published {
@@ -50,7 +52,8 @@ pub(super) async fn push_next(installation: &Installation, dist: &Path, work: &P
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         file
     };
-    // A section of a module that engines ignore, and what the loader of an executable does not read.
+    // A section of a module that engines ignore, and what the loader of an executable does not
+    // read.
     let module = changed("policy.wasm", b"\0\x05\x04next");
     let programs = [NATIVE, FOREIGN]
         .map(|processor| changed(&format!("pps-sidecar-linux-{processor}"), b"next"));
@@ -122,8 +125,9 @@ pub(super) async fn run_image(
     installation.wait_available(cluster).await.unwrap();
 }
 
-/// Deletes all Pods of `db` at once, and lets `web` grow, be rolled out and shrink, again and again until the
-/// change is complete, and once more. Every Pod that comes again has its place, and none is refused.
+/// Deletes all Pods of `db` at once, and lets `web` grow, be rolled out and shrink, again and again
+/// until the change is complete, and once more. Every Pod that comes again has its place, and none
+/// is refused.
 pub(super) async fn while_pods_are_replaced<T>(
     pool: Pool<'_>,
     change: impl Future<Output = T>,

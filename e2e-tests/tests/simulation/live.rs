@@ -24,8 +24,8 @@ use super::{
 };
 use crate::support::IP_ANNOTATION;
 
-/// How long the cluster may take to get where the simulation says it gets. The scheduler looks at a Pod that
-/// no node could take again after up to ten seconds.
+/// How long the cluster may take to get where the simulation says it gets. The scheduler looks at a
+/// Pod that no node could take again after up to ten seconds.
 const TIMEOUT: Duration = Duration::from_mins(2);
 /// How long it has to stay there.
 const STAYS: Duration = Duration::from_millis(1200);
@@ -160,8 +160,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The Pods of a Node are deleted once the scheduler knows what has become of it: else it might take it
-    /// again.
+    /// The Pods of a Node are deleted once the scheduler knows what has become of it: else it might
+    /// take it again.
     async fn noticed(&self, node: &str, fact: Fact) {
         scheduler_knows(self.cluster, self.namespace, node, fact).await;
     }

@@ -1,5 +1,5 @@
-//! What the scheduler knows of the Nodes. It hears of a change later than others who watch, and says so only
-//! when it is asked.
+//! What the scheduler knows of the Nodes. It hears of a change later than others who watch, and
+//! says so only when it is asked.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -26,14 +26,16 @@ pub(crate) enum Fact {
     IsDeleted,
 }
 
-/// Waits until the scheduler knows this of a Node. Then it also knows of every earlier change of a Node.
+/// Waits until the scheduler knows this of a Node. Then it also knows of every earlier change of a
+/// Node.
 ///
-/// It is asked with a Pod that can only go there, and needs more than any Node has. So the question changes
-/// nothing.
+/// It is asked with a Pod that can only go there, and needs more than any Node has. So the question
+/// changes nothing.
 pub(crate) async fn scheduler_knows(cluster: &Cluster, namespace: &str, node: &str, fact: Fact) {
     let mut toleration = json!({"operator": "Exists"});
     if matches!(fact, Fact::IsCordoned) {
-        // The taint of the worlds' Nodes. A Pod that tolerates everything may go to a cordoned Node.
+        // The taint of the worlds' Nodes. A Pod that tolerates everything may go to a cordoned
+        // Node.
         toleration["key"] = json!("dedicated");
     }
     let name = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);

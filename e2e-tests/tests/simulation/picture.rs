@@ -30,7 +30,8 @@ pub(crate) struct PodPicture {
     /// The PersistentPodState that was injected.
     pub(crate) injected: Value,
     pub(crate) revision: Value,
-    /// Whether a Pod that has no node asks for an address. The CNI writes the same annotation later.
+    /// Whether a Pod that has no node asks for an address. The CNI writes the same annotation
+    /// later.
     pub(crate) asks_for_address: bool,
 }
 

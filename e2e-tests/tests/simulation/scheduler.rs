@@ -26,9 +26,9 @@ const PODS: usize = 10;
 /// Nodes, and Pods that start on them one after the other. Some belong to a `StatefulSet`.
 ///
 /// The controller manager must not run: it takes from these Pods, which have other names than the
-/// `StatefulSet` would give them, the reference to their owner. If that happens while the scheduler decides,
-/// Kubernetes 1.20 decides again about a Pod for which it has just taken a node, and finds that Pod itself in
-/// the way.
+/// `StatefulSet` would give them, the reference to their owner. If that happens while the scheduler
+/// decides, Kubernetes 1.20 decides again about a Pod for which it has just taken a node, and finds
+/// that Pod itself in the way.
 pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
     // Versions that are not supported score differently, and exclude the same nodes.
     let knows_scores = cluster.control_plane.version() >= Version::minor(30);
@@ -113,15 +113,16 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
                 text()
             );
             pending += 1;
-            // The scheduler would try it again, perhaps while it decides about the next one. Nothing has
-            // changed since it decided, so the Pod has no node, and is gone at once.
+            // The scheduler would try it again, perhaps while it decides about the next one.
+            // Nothing has changed since it decided, so the Pod has no node, and is gone at once.
             api.delete(&created.name_any(), &DeleteParams::default())
                 .await
                 .unwrap();
         }
     }
     note(&format!(
-        "{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stayed Pending"
+        "{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stayed \
+         Pending"
     ));
 }
 

@@ -31,12 +31,14 @@ pub(crate) struct World {
     pub(crate) pps: Value,
     random: Random,
     scenario: Scenario,
-    /// The actions of the scenario that are not decided yet: a real scheduler may still place their Pods.
+    /// The actions of the scenario that are not decided yet: a real scheduler may still place their
+    /// Pods.
     open: usize,
 }
 
 impl World {
-    /// `may_be_parallel` says whether the controller creates the Pods of a parallel workload in their order.
+    /// `may_be_parallel` says whether the controller creates the Pods of a parallel workload in
+    /// their order.
     pub(crate) fn new(namespace: &'static str, may_be_parallel: bool) -> Self {
         let mut random = Random::of(namespace);
         let nodes = nodes(&mut random, namespace);
@@ -122,8 +124,8 @@ impl World {
                 .filter(|pod| pod.node.as_deref() == Some(node));
             there.map(|pod| pod.name.clone()).collect()
         };
-        // In which order the Pods of several deletions are placed again is unknown, unless the workload
-        // orders them.
+        // In which order the Pods of several deletions are placed again is unknown, unless the
+        // workload orders them.
         let is_clear = |node: &str| !is_parallel || on(node).len() + pending <= 1;
         let some = |random: &mut Random, names: Vec<String>| {
             (!names.is_empty()).then(|| random.one(&names).clone())
@@ -226,8 +228,8 @@ impl World {
     }
 }
 
-/// A value of a topology key. Worlds share none: a node of another world would keep the sidecar from evicting
-/// a Pod.
+/// A value of a topology key. Worlds share none: a node of another world would keep the sidecar
+/// from evicting a Pod.
 fn own(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}")
 }

@@ -1,5 +1,5 @@
-//! The ways in which installations are wrong. `contained` shows which Pods each of them delays, and `check`
-//! that the check names it.
+//! The ways in which installations are wrong. `contained` shows which Pods each of them delays, and
+//! `check` that the check names it.
 
 /// What is wrong, and the code of the finding that names it.
 pub(crate) const CAUSES: [(&str, &str); 9] = [

@@ -50,8 +50,8 @@ impl Installed {
         installed
     }
 
-    /// Starts the PolicyServer as that account, in place of one that runs, as it is after its Deployment was
-    /// rolled out.
+    /// Starts the PolicyServer as that account, in place of one that runs, as it is after its
+    /// Deployment was rolled out.
     pub(crate) async fn serve(&mut self, account: &str) -> Result<()> {
         self.end_policy_server().await;
         let real = policy_server::executable().is_some();
@@ -111,8 +111,8 @@ impl Installed {
         }
     }
 
-    /// A StatefulSet `db` with one Pod in a namespace of its own, whose state is recorded. Its node is
-    /// loaded, so that the Pod starts on another one if nothing brings it back.
+    /// A StatefulSet `db` with one Pod in a namespace of its own, whose state is recorded. Its node
+    /// is loaded, so that the Pod starts on another one if nothing brings it back.
     pub(crate) async fn run_recorded(&self, namespace: &'static str) -> Home {
         let pool = Pool::new(&self.cluster, namespace, 3, 3).await;
         pool.object("db", &required("db", &[HOSTNAME])).await;
@@ -134,8 +134,8 @@ impl Installed {
         self.cluster.control_plane.kubectl(&label).await.unwrap();
     }
 
-    /// Gives the policy for Pods the namespace selector of the chart's `scope: OptIn`. Returns the former
-    /// one.
+    /// Gives the policy for Pods the namespace selector of the chart's `scope: OptIn`. Returns the
+    /// former one.
     pub(crate) async fn opt_in(&self) -> Value {
         let policies = installed_policies(&self.cluster).await.unwrap();
         let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();
@@ -166,8 +166,8 @@ impl Installed {
         self.cluster.control_plane.kubectl(&patch).await.unwrap();
     }
 
-    /// Has StatefulSets of these namespaces tried again at once: their controller waits longer after each
-    /// refusal.
+    /// Has StatefulSets of these namespaces tried again at once: their controller waits longer
+    /// after each refusal.
     pub(crate) async fn retry(&self, namespaces: &[&str]) {
         for namespace in namespaces {
             let all = [
@@ -187,9 +187,9 @@ impl Installed {
         }
     }
 
-    /// Waits until the API server has answered this to a controller that tried to create a Pod of this
-    /// StatefulSet. Returns the whole message. The controller manager drops Events of an object that has had
-    /// many: then the same Pod is sent as a dry run.
+    /// Waits until the API server has answered this to a controller that tried to create a Pod of
+    /// this StatefulSet. Returns the whole message. The controller manager drops Events of an
+    /// object that has had many: then the same Pod is sent as a dry run.
     pub(crate) async fn refusal(
         &self,
         namespace: &'static str,
@@ -220,8 +220,8 @@ impl Installed {
         .unwrap()
     }
 
-    /// Sends the first Pod of a StatefulSet as a dry run. Returns the refusal in the words of the controller,
-    /// if any.
+    /// Sends the first Pod of a StatefulSet as a dry run. Returns the refusal in the words of the
+    /// controller, if any.
     async fn send_pod_of(&self, namespace: &str, stateful_set: &str) -> Result<Option<String>> {
         let control_plane = &self.cluster.control_plane;
         let get = [

@@ -37,8 +37,8 @@ pub(crate) use random::Random;
 
 /// For everything that depends on how fast the machine is.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
-/// For what has to happen at once, on a very busy machine: it bounds a wait, and costs nothing if all is
-/// well.
+/// For what has to happen at once, on a very busy machine: it bounds a wait, and costs nothing if
+/// all is well.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// How long to watch for something that must not happen.
 pub(crate) const WHILE: Duration = Duration::from_millis(1500);
@@ -55,8 +55,8 @@ macro_rules! scenarios {
     };
 }
 
-/// Fails where jq is missing, which commands of the documents call: a test that is skipped everywhere tests
-/// nothing.
+/// Fails where jq is missing, which commands of the documents call: a test that is skipped
+/// everywhere tests nothing.
 pub(crate) fn require_jq() {
     let output = std::process::Command::new("jq").arg("--version").output();
     assert!(

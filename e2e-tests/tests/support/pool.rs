@@ -124,8 +124,8 @@ impl<'a> Pool<'a> {
             .remove(0)
     }
 
-    /// Makes an object that the policy would refuse. The API server does not ask the policy for a moment, so
-    /// the scenario must not run beside others.
+    /// Makes an object that the policy would refuse. The API server does not ask the policy for a
+    /// moment, so the scenario must not run beside others.
     pub(crate) async fn refused_object(&self, name: &str, spec: &Value) {
         let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
         webhook.unregister(&client).await.unwrap();
@@ -287,7 +287,8 @@ impl<'a> Pool<'a> {
             }
             for annotation in list(&spec["persistentPodAnnotations"]) {
                 let key = annotation["key"].as_str().unwrap_or_default();
-                // The policy makes this annotation of the recorded addresses: a first Pod does not have it.
+                // The policy makes this annotation of the recorded addresses: a first Pod does not
+                // have it.
                 let made = pod
                     .ip
                     .as_ref()

@@ -13,9 +13,9 @@ static SEED: OnceLock<u64> = OnceLock::new();
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The generator of the scenario, or part of a scenario, with that name. All generators of a run derive
-    /// from one seed: `PPS_E2E_SEED`, else the clock. The seed is printed when it is first used and again
-    /// after a failure.
+    /// The generator of the scenario, or part of a scenario, with that name. All generators of a
+    /// run derive from one seed: `PPS_E2E_SEED`, else the clock. The seed is printed when it is
+    /// first used and again after a failure.
     pub(crate) fn of(name: &str) -> Self {
         // FNV-1a of the name, so that scenarios that run side by side draw different numbers.
         let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -38,7 +38,8 @@ impl Random {
     }
 }
 
-/// How to repeat this run: ` (repeat with PPS_E2E_SEED=…)`, or nothing if it drew no random numbers.
+/// How to repeat this run: ` (repeat with PPS_E2E_SEED=…)`, or nothing if it drew no random
+/// numbers.
 pub(crate) fn how_to_repeat() -> String {
     SEED.get()
         .map(|seed| format!(" (repeat with {VARIABLE}={seed})"))

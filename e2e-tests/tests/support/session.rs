@@ -1,7 +1,7 @@
 //! A case as a session for `kwctl run --replay-host-capabilities-interactions`.
 //!
-//! kwctl compares whole requests, in order, and answers from the session. It applies no field masks: the
-//! corpus' host has already applied them to the answers.
+//! kwctl compares whole requests, in order, and answers from the session. It applies no field
+//! masks: the corpus' host has already applied them to the answers.
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,8 @@ const GET: (&str, &str) = ("get_resource", "KubernetesGetResource");
 /// What the host puts before an error text for the policy.
 pub(crate) const ERROR_PREFIX: &str = "Callback evaluation failure: ";
 
-/// Whether kwctl can run this case. It refuses invalid settings before it runs the policy, which would answer
-/// them with 500.
+/// Whether kwctl can run this case. It refuses invalid settings before it runs the policy, which
+/// would answer them with 500.
 pub(crate) fn is_for_kwctl(case: &Case) -> bool {
     case.expected.code != Some(500)
 }
@@ -24,7 +24,8 @@ pub(crate) fn is_for_kwctl(case: &Case) -> bool {
 /// The session of a case in YAML: the host calls that it expects, with their answers.
 pub(crate) fn session(case: &Case) -> Result<String> {
     let mut yaml = format!(
-        "# Generated from testdata/cases/{}: do not edit.\n# {}\n# To update it: UPDATE=1 cargo test -p pps-e2e --test sessions\n",
+        "# Generated from testdata/cases/{}: do not edit.\n# {}\n# To update it: UPDATE=1 cargo \
+         test -p pps-e2e --test sessions\n",
         case.name, case.expected.about
     );
     let (host, calls) = (case.host(), case.expected_calls());

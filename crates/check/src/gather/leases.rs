@@ -43,8 +43,9 @@ impl Leases {
     }
 }
 
-/// Reads the Leases again and again, until each is renewed. One that nobody renews is waited for: that of the
-/// recorder for its whole duration, another for as long as a holder takes between two renewals.
+/// Reads the Leases again and again, until each is renewed. One that nobody renews is waited for:
+/// that of the recorder for its whole duration, another for as long as a holder takes between two
+/// renewals.
 pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, timing: &Timing) {
     loop {
         let second = Leases::read(reader, facts).await;
@@ -83,7 +84,8 @@ pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, 
     }
 }
 
-/// Two reads of one Lease. A Lease that has just appeared has no first read, so its holder counts as living.
+/// Two reads of one Lease. A Lease that has just appeared has no first read, so its holder counts
+/// as living.
 fn pair(first: &Read<Option<LeaseSpec>>, second: Read<Option<LeaseSpec>>) -> Read<LeaseReads> {
     match first {
         Read::Unknown => Read::Unknown,
@@ -107,8 +109,8 @@ pub struct Silence {
     pub seen: String,
 }
 
-/// Whether the recorder of a namespace, or of all, is silent. What may not be read, or is found under no name
-/// that is certain, is not called silent.
+/// Whether the recorder of a namespace, or of all, is silent. What may not be read, or is found
+/// under no name that is certain, is not called silent.
 pub async fn silent_recorder(
     client: &Client,
     namespace: Option<&str>,
@@ -161,8 +163,8 @@ pub(super) async fn silent_within(
     })
 }
 
-/// Whether the Lease was renewed a moment ago by this machine's clock. Another clock may be wrong, so that a
-/// no proves nothing.
+/// Whether the Lease was renewed a moment ago by this machine's clock. Another clock may be wrong,
+/// so that a no proves nothing.
 fn looks_renewed(lease: Option<&LeaseSpec>, within: Duration) -> bool {
     let renewed = lease.and_then(|lease| lease.renew_time.as_ref());
     renewed.is_some_and(|time| Timestamp::now().duration_since(time.0).unsigned_abs() <= within)

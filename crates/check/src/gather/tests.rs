@@ -114,8 +114,8 @@ fn found(facts: &Facts, code: &str) -> Vec<(Severity, String)> {
         .collect()
 }
 
-/// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can make a page
-/// large.
+/// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can
+/// make a page large.
 #[tokio::test]
 async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
     let client = api_server(
@@ -324,7 +324,8 @@ async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
     assert_eq!(run(false, timing(800, 100, 6000)).await, None);
 }
 
-/// What is said of a sidecar `tools/pps`, whose Lease the API server answers with; and how often it was read.
+/// What is said of a sidecar `tools/pps`, whose Lease the API server answers with; and how often it
+/// was read.
 async fn silence(deployments: Option<Vec<Value>>, lease: Option<Value>) -> (Option<String>, usize) {
     silence_of(None, deployments, lease).await
 }

@@ -151,8 +151,8 @@ fn challenges_that_make_no_sense_give_no_token() {
     }
 }
 
-/// A registry names where its tokens are. What it names must not make the check ask another service of the
-/// cluster.
+/// A registry names where its tokens are. What it names must not make the check ask another service
+/// of the cluster.
 #[tokio::test]
 async fn tokens_are_fetched_only_as_the_policy_server_may_connect_to_their_host() {
     static ELSEWHERE: std::sync::OnceLock<SocketAddr> = std::sync::OnceLock::new();

@@ -65,12 +65,16 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         D::KubernetesSupported => say(version, ""),
         D::KubernetesTooOld => say(
             version,
-            format!("update it to {}.{} or newer, the oldest that is supported", OLDEST.0, OLDEST.1),
+            format!(
+                "update it to {}.{} or newer, the oldest that is supported",
+                OLDEST.0, OLDEST.1
+            ),
         ),
         D::KubewardenInstalled => say("its definitions have all fields that the policies use", ""),
         D::KubewardenMissing(kinds) => say(
             format!("no definition of {}", kinds.join(" and ")),
-            "install Kubewarden first: helm charts kubewarden-crds, kubewarden-controller, kubewarden-defaults",
+            "install Kubewarden first: helm charts kubewarden-crds, kubewarden-controller, \
+             kubewarden-defaults",
         ),
         D::KubewardenTooOld(lacks) => say(
             format!("its definition does not have {}", lacks.join(", ")),
@@ -78,41 +82,59 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         ),
 
         D::DefinitionReady(served) => {
-            let owner = if facts.definition.known().is_some_and(is_ours) { "ours" } else { "OpenKruise's" };
+            let owner = if facts.definition.known().is_some_and(is_ours) {
+                "ours"
+            } else {
+                "OpenKruise's"
+            };
             say(format!("{owner}, serves {}", served.join(" and ")), "")
         }
         D::DefinitionMissing => say(
-            "does not exist, and all recorded states are gone with it: Pods start without their states, on any node",
+            "does not exist, and all recorded states are gone with it: Pods start without their \
+             states, on any node",
             format!(
-                "delete and drain nothing. Stop the sidecar first, which would record where Pods are now: kubectl scale \
-                 deployment -n {namespace} {} --replicas=0{cluster}. Then follow \"The definition was deleted\" in \
-                 docs/break-glass.md",
-                facts.each().map(|one| one.settings.sidecar.as_str()).collect::<Vec<_>>().join(" ")
+                "delete and drain nothing. Stop the sidecar first, which would record where Pods \
+                 are now: kubectl scale deployment -n {namespace} {} --replicas=0{cluster}. Then \
+                 follow \"The definition was deleted\" in docs/break-glass.md",
+                facts
+                    .each()
+                    .map(|one| one.settings.sidecar.as_str())
+                    .collect::<Vec<_>>()
+                    .join(" ")
             ),
         ),
         D::DefinitionOfOpenKruise => say(
-            format!("is OpenKruise's (its spec has no field {OWN_FIELD}), but the sidecar is to record"),
-            "apply our crd.yaml; to let OpenKruise record, follow \"Back to OpenKruise\" in docs/operations.md",
+            format!(
+                "is OpenKruise's (its spec has no field {OWN_FIELD}), but the sidecar is to record"
+            ),
+            "apply our crd.yaml; to let OpenKruise record, follow \"Back to OpenKruise\" in \
+             docs/operations.md",
         ),
         D::DefinitionNotEstablished(true) => say(
             "is being deleted, and all PersistentPodStates with it",
             "wait until the definition is gone, then install it again, but save them first",
         )
         .run("kubectl get pps -A -o yaml"),
-        D::DefinitionNotEstablished(false) => say("is not established", "usually another kind has its names")
-            .run("kubectl describe crd persistentpodstates.apps.kruise.io"),
+        D::DefinitionNotEstablished(false) => {
+            say("is not established", "usually another kind has its names")
+                .run("kubectl describe crd persistentpodstates.apps.kruise.io")
+        }
         D::DefinitionVersionNotServed => say(
-            format!("serves neither {} with the subresource status", VERSIONS.join(" nor ")),
+            format!(
+                "serves neither {} with the subresource status",
+                VERSIONS.join(" nor ")
+            ),
             "apply our crd.yaml",
         ),
         D::DefinitionWithoutCompactForm(hidden) => say(
             format!(
-                "has no field status.packed and hides the states that {} objects have there: {}. The next write of such \
-                 an object removes them",
+                "has no field status.packed and hides the states that {} objects have there: {}. \
+                 The next write of such an object removes them",
                 hidden.len(),
                 some_of(hidden)
             ),
-            "apply our crd.yaml again; until then restart no sidecar, change no such object, and delete none of their Pods",
+            "apply our crd.yaml again; until then restart no sidecar, change no such object, and \
+             delete none of their Pods",
         ),
 
         D::PolicyServerReady => say("all Pods are ready", ""),
@@ -120,9 +142,12 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "does not exist: policies on it are never active",
             "create it (chart: policyServer.create=true), or name one that exists",
         ),
-        D::PolicyServerNotReady(Unready::Stopped) => say("spec.replicas is 0, so nothing answers", "").run(
-            format!("kubectl patch policyserver {server} --type=merge -p '{{\"spec\":{{\"replicas\":2}}}}'"),
-        ),
+        D::PolicyServerNotReady(Unready::Stopped) => {
+            say("spec.replicas is 0, so nothing answers", "").run(format!(
+                "kubectl patch policyserver {server} --type=merge -p \
+                 '{{\"spec\":{{\"replicas\":2}}}}'"
+            ))
+        }
         D::PolicyServerNotReady(Unready::NoDeployment) => say(
             format!("has no Deployment in namespace {server_namespace}"),
             "see whether Kubewarden's controller runs",
@@ -134,18 +159,28 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         )
         .run(pods_of_server),
         D::ServiceAccountMissing => say(
-            format!("PolicyServer {server} uses it, but it does not exist, so no Pod of it can be created"),
+            format!(
+                "PolicyServer {server} uses it, but it does not exist, so no Pod of it can be \
+                 created"
+            ),
             "",
         )
-        .run(format!("kubectl create serviceaccount -n {server_namespace} {account}")),
+        .run(format!(
+            "kubectl create serviceaccount -n {server_namespace} {account}"
+        )),
         D::ServiceAccountMismatch(bound_namespace, bound) => say(
-            format!("uses {server_namespace}/{account}, but the role is bound to {bound_namespace}/{bound}"),
-            "bind the role pps-policy to the PolicyServer's own account (chart: policy.policyServerServiceAccount)",
+            format!(
+                "uses {server_namespace}/{account}, but the role is bound to \
+                 {bound_namespace}/{bound}"
+            ),
+            "bind the role pps-policy to the PolicyServer's own account (chart: \
+             policy.policyServerServiceAccount)",
         ),
         D::LookupAllowed => say("may get persistentpodstates in all namespaces", ""),
         D::LookupForbidden => say(
             format!(
-                "it may not get persistentpodstates in all namespaces, so PolicyServer {server} refuses Pods"
+                "it may not get persistentpodstates in all namespaces, so PolicyServer {server} \
+                 refuses Pods"
             ),
             "",
         )
@@ -156,8 +191,10 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
 
         D::PolicyActive(mode) => say(format!("active, mode {mode}"), ""),
         D::PolicyMissing => say(
-            "does not exist: no Pod gets its state back, or nobody checks PersistentPodStates that users write",
-            "apply it (kubectl apply -k, or helm upgrade); to stop the product on purpose, see docs/break-glass.md",
+            "does not exist: no Pod gets its state back, or nobody checks PersistentPodStates \
+             that users write",
+            "apply it (kubectl apply -k, or helm upgrade); to stop the product on purpose, see \
+             docs/break-glass.md",
         ),
         D::PolicyNotActive(state, unmet) => {
             let reason = match unmet {
@@ -172,11 +209,15 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
                 "the policies differ in spec.{field}: {}",
                 values.iter().cloned().collect::<Vec<_>>().join(", ")
             ),
-            "set it to the same value in all; \"Another PolicyServer\" in deploy/README.md describes a move",
+            "set it to the same value in all; \"Another PolicyServer\" in deploy/README.md \
+             describes a move",
         ),
         D::PolicyServerImmutable(from, to) => say(
-            format!("runs on PolicyServer {from}, and would move to {to}, which Kubewarden refuses"),
-            "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md describes",
+            format!(
+                "runs on PolicyServer {from}, and would move to {to}, which Kubewarden refuses"
+            ),
+            "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md \
+             describes",
         ),
         D::PolicyMonitors => say(
             "has the mode monitor: it only logs, and changes and refuses nothing",
@@ -186,18 +227,22 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             say("spec.mutating is false: no Pod gets its state back", AGAIN)
         }
         D::PolicyDiffers(Difference::NoNewPods) => say(
-            "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its state back",
+            "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its \
+             state back",
             AGAIN,
         ),
         D::PolicyDiffers(Difference::Selects(fields)) => say(
             format!(
-                "is sent other Pods than with the {} of this version: Pods that it leaves out start without their states",
+                "is sent other Pods than with the {} of this version: Pods that it leaves out \
+                 start without their states",
                 fields.join(", ")
             ),
-            "apply the policy of this version again, if that is not meant (chart: policy.namespaceSelector, policy.extraMatchConditions)",
+            "apply the policy of this version again, if that is not meant (chart: \
+             policy.namespaceSelector, policy.extraMatchConditions)",
         ),
         D::LookupNotGranted => say(
-            "spec.contextAwareResources does not name PersistentPodState: the PolicyServer refuses each lookup",
+            "spec.contextAwareResources does not name PersistentPodState: the PolicyServer \
+             refuses each lookup",
             AGAIN,
         ),
         D::WebhookRegistered => say("exists", ""),
@@ -208,11 +253,16 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
 
         D::Module(pull) => of_pull(facts, pull),
 
-        D::SidecarAvailable(Replicas { available, wanted }) => {
-            say(format!("{available} of {wanted} sidecars are available"), "")
-        }
+        D::SidecarAvailable(Replicas { available, wanted }) => say(
+            format!("{available} of {wanted} sidecars are available"),
+            "",
+        ),
         D::SidecarNotAvailable(Replicas { available, wanted }) => {
-            let so = if *available == 0 { ", so nothing is recorded" } else { "" };
+            let so = if *available == 0 {
+                ", so nothing is recorded"
+            } else {
+                ""
+            };
             say(
                 format!("{available} of {wanted} sidecars are available{so}"),
                 "/readyz of a Pod says what it waits for",
@@ -225,11 +275,13 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         ),
         D::SidecarMissing(Some(holder)) => say(
             format!("does not exist, but {holder} renews its Lease and records"),
-            "name the sidecar's Deployment with --sidecar and --namespace, if the process is not outside the cluster",
+            "name the sidecar's Deployment with --sidecar and --namespace, if the process is not \
+             outside the cluster",
         ),
         D::SidecarForbidden(rights) => say(
             format!("its ServiceAccount may not {}", some_of(rights)),
-            "apply the roles and bindings of this version again (deploy/base/rbac.yaml, chart: rbac.create)",
+            "apply the roles and bindings of this version again (deploy/base/rbac.yaml, chart: \
+             rbac.create)",
         ),
         D::LeaderActive(pod) => say(format!("{pod} leads"), ""),
         D::LeaderMissing(why, sidecar) => {
@@ -244,43 +296,77 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
                 .run(format!("kubectl logs -n {namespace} deployment/{sidecar}"))
         }
         D::SecondInstallation(names) => say(
-            format!("another sidecar runs, which may record the same objects: {}", some_of(names)),
+            format!(
+                "another sidecar runs, which may record the same objects: {}",
+                some_of(names)
+            ),
             "delete one of the two installations",
         ),
         D::ConflictingRecorder(manager) => say(
             format!("OpenKruise's manager {manager} runs and writes the same objects"),
-            "install the overlay openkruise (chart: sidecar.recorder=openkruise), or remove OpenKruise's manager",
+            "install the overlay openkruise (chart: sidecar.recorder=openkruise), or remove \
+             OpenKruise's manager",
         ),
         D::RecorderMissing => say(
             "OpenKruise's manager is to record, but does not renew its Lease: nothing is recorded",
-            "start OpenKruise's manager, or install without the overlay openkruise (chart: sidecar.recorder=self)",
+            "start OpenKruise's manager, or install without the overlay openkruise (chart: \
+             sidecar.recorder=self)",
         ),
 
-        D::ObjectsRecorded(listed) => say(format!("{}, none reports a problem", count(*listed)), ""),
+        D::ObjectsRecorded(listed) => {
+            say(format!("{}, none reports a problem", count(*listed)), "")
+        }
         D::ObjectsNotRecorded(failed, listed) => of_objects(failed, *listed),
         D::NamespacesNotCovered(namespaces) => {
-            let are = if settings.is_before() { "would not be" } else { "are not" };
-            let seen = format!("{are} in scope, so Pods start without their states: {}", some_of(namespaces));
-            let advice = "if that is not meant (chart: scope, namespaces, policy.excludedNamespaces)";
+            let are = if settings.is_before() {
+                "would not be"
+            } else {
+                "are not"
+            };
+            let seen = format!(
+                "{are} in scope, so Pods start without their states: {}",
+                some_of(namespaces)
+            );
+            let advice =
+                "if that is not meant (chart: scope, namespaces, policy.excludedNamespaces)";
             // The label does not help a namespace that has it.
-            let lacks =
-                |one: &&String| facts.labels_of(one).get(INJECTION_LABEL).is_none_or(|v| v != "enabled");
-            let names: Vec<_> = namespaces.iter().filter(lacks).take(MAX_NAMES).cloned().collect();
+            let lacks = |one: &&String| {
+                facts
+                    .labels_of(one)
+                    .get(INJECTION_LABEL)
+                    .is_none_or(|v| v != "enabled")
+            };
+            let names: Vec<_> = namespaces
+                .iter()
+                .filter(lacks)
+                .take(MAX_NAMES)
+                .cloned()
+                .collect();
             let names = names.join(" ");
-            let label = format!("kubectl label namespace {names} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
-            if names.is_empty() { say(seen, advice) } else { say(seen, advice).run(label) }
+            let label =
+                format!("kubectl label namespace {names} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
+            if names.is_empty() {
+                say(seen, advice)
+            } else {
+                say(seen, advice).run(label)
+            }
         }
-        D::WhitelistMalformed(error) => {
-            say(error.as_str(), "correct it; until then the sidecar uses the last list that it could read")
-        }
+        D::WhitelistMalformed(error) => say(
+            error.as_str(),
+            "correct it; until then the sidecar uses the last list that it could read",
+        ),
         D::CustomKindNotCovered(kinds) => say(
-            format!("the sidecar records {}, but no policy covers their Pods", some_of(kinds)),
+            format!(
+                "the sidecar records {}, but no policy covers their Pods",
+                some_of(kinds)
+            ),
             "add the kind to the policy for custom workloads (chart: workloads)",
         ),
 
         D::PermissionMissing(right) => say(
             format!("may not {right}"),
-            "run it with an account that may, for example with the ClusterRole pps-check of deploy/check.yaml",
+            "run it with an account that may, for example with the ClusterRole pps-check of \
+             deploy/check.yaml",
         ),
         D::RequestFailed(why) => say(
             format!("cannot be read: {why}"),
@@ -306,7 +392,8 @@ fn of_pull(
 ) -> Words {
     let server = &facts.server_name;
     let later = if *is_harmless_now {
-        " The installed policies name it already: they run until the next start of the PolicyServer."
+        " The installed policies name it already: they run until the next start of the \
+         PolicyServer."
     } else {
         ""
     };
@@ -329,8 +416,9 @@ fn of_pull(
             say(
                 format!("{host} cannot be reached{context}: {why}.{later}"),
                 format!(
-                    "correct the registry's name, or let Kubewarden's namespace reach it. PolicyServer {server} has \
-                     spec.sourceAuthorities for the certificate of an own authority, and spec.insecureSources for one without TLS"
+                    "correct the registry's name, or let Kubewarden's namespace reach it. \
+                     PolicyServer {server} has spec.sourceAuthorities for the certificate of an \
+                     own authority, and spec.insecureSources for one without TLS"
                 ),
             )
         }

@@ -81,7 +81,8 @@ fn is_excluded(object: &Recorded) -> bool {
         .is_some_and(|one| one.reason == Reason::NamespaceNotEnabled.as_str())
 }
 
-/// Whether an installed policy is sent the Pods in a namespace. None if no policy for Pods is installed.
+/// Whether an installed policy is sent the Pods in a namespace. None if no policy for Pods is
+/// installed.
 fn is_covered_now(facts: &Facts, namespace: &str) -> Option<bool> {
     let labels = facts.labels_of(namespace);
     let mut policies = facts.policies_for_pods().peekable();

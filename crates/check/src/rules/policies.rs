@@ -80,10 +80,10 @@ fn subject(policy: &str) -> String {
     format!("ClusterAdmissionPolicy {policy}")
 }
 
-/// Kubewarden's controller sets `PolicyActive` to False at the beginning of each reconciliation, and to True
-/// only if the PolicyServer's Pods are all of the latest ReplicaSet and ready, and know the policy
-/// (`PolicyUniquelyReachable`). A PolicyServer that cannot pull a module ends, so its new Pod never becomes
-/// ready, and the policy stays `pending`.
+/// Kubewarden's controller sets `PolicyActive` to False at the beginning of each reconciliation,
+/// and to True only if the PolicyServer's Pods are all of the latest ReplicaSet and ready, and know
+/// the policy (`PolicyUniquelyReachable`). A PolicyServer that cannot pull a module ends, so its
+/// new Pod never becomes ready, and the policy stays `pending`.
 fn check_one(policy: &Policy, findings: &mut Findings) {
     let (subject, spec) = (subject(policy.name()), &policy.spec);
     // The mode in which it runs is that of the spec until the PolicyServer has it.
@@ -243,11 +243,12 @@ const SHIPPED_CONDITIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// What Kubewarden's controller puts before the name of a policy, to name its webhook configuration.
+/// What Kubewarden's controller puts before the name of a policy, to name its webhook
+/// configuration.
 const WEBHOOK_PREFIX: &str = "clusterwide-";
 
-/// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies, unless
-/// those have names of their own.
+/// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies,
+/// unless those have names of their own.
 pub fn is_own_webhook(name: &str) -> bool {
     let policy = name
         .strip_suffix(".kubewarden.admission")

@@ -12,8 +12,8 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     if !facts.settings.is_before() {
         facts.each().for_each(|one| check_sidecar(one, findings));
     }
-    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an
-    // installation.
+    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop
+    // an installation.
     let others = facts.sidecars.items().unwrap_or_default().iter();
     let others = others.filter(|one| replicas(one) > 0 && is_second(facts, one));
     let full_name = |ObjectMeta {
@@ -53,8 +53,8 @@ fn check_sidecar(facts: &Facts, findings: &mut Findings) {
         if let Some(sidecar) = facts.own_sidecar() {
             check_deployment(sidecar, &subject, findings);
         } else {
-            // A sidecar may run under another name or outside the cluster: then its Lease is renewed all the
-            // same.
+            // A sidecar may run under another name or outside the cluster: then its Lease is
+            // renewed all the same.
             let reads = facts.lease.known().filter(|_| facts.setup.lease.is_some());
             let holder = reads
                 .and_then(|reads| reads.living_holder())

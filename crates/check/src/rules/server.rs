@@ -47,7 +47,8 @@ fn unready(facts: &Facts, wanted: i32) -> Option<Unready> {
             let status = deployment.status.clone().unwrap_or_default();
             let ready = status.ready_replicas.unwrap_or(0);
             let unavailable = status.unavailable_replicas.unwrap_or(0);
-            // A Pod that cannot pull a module ends at its start, while those of the former ReplicaSet answer.
+            // A Pod that cannot pull a module ends at its start, while those of the former
+            // ReplicaSet answer.
             let replicas = Replicas {
                 available: ready,
                 wanted,
@@ -83,8 +84,8 @@ pub(super) fn check_module(
     Module { reference, answer }: &Module,
     findings: &mut Findings,
 ) {
-    // As long as the policies are active, only the next start of the PolicyServer fails. An upgrade that
-    // keeps the module may be the repair.
+    // As long as the policies are active, only the next start of the PolicyServer fails. An upgrade
+    // that keeps the module may be the repair.
     let mut ours = facts.own_policies().peekable();
     let is_harmless_now = if facts.settings.is_before() {
         ours.any(|policy| policy.spec.module == *reference)

@@ -491,7 +491,8 @@ fn without_webhooks() -> Facts {
     })
 }
 
-/// A definition that hides the states of an object: they are in the compact form, which it does not have.
+/// A definition that hides the states of an object: they are in the compact form, which it does not
+/// have.
 fn hidden_states() -> Facts {
     let mut packed = object("shop", "True");
     packed["metadata"]["managedFields"] = json!([
@@ -557,7 +558,8 @@ fn each_flaw_has_its_code_and_severity_and_says_what_to_do() {
     }
 }
 
-/// Each code has facts that produce it, and `docs/reference/check.md` explains each in the order of the code.
+/// Each code has facts that produce it, and `docs/reference/check.md` explains each in the order of
+/// the code.
 #[test]
 fn each_code_is_produced_by_some_facts_and_documented() {
     let flaws: BTreeSet<&str> = flaws().into_iter().map(|(code, ..)| code).collect();

@@ -105,8 +105,8 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
     if !is_ours(definition) && facts.setup.recorder == Recorder::Own {
         findings.error(DEFINITION, Diagnosis::DefinitionOfOpenKruise);
     }
-    // The sidecar reads and writes v1alpha1. Its next write of an object removes the states that it is not
-    // shown.
+    // The sidecar reads and writes v1alpha1. Its next write of an object removes the states that it
+    // is not shown.
     let prunes_packed = |version: &CustomResourceDefinitionVersion| {
         version.name == VERSIONS[0]
             && fields(version, "status").is_some_and(|fields| !fields.contains_key("packed"))

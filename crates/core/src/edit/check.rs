@@ -1,5 +1,5 @@
-//! States that cannot be recorded: the API server would refuse them, or each Pod into which they are
-//! injected.
+//! States that cannot be recorded: the API server would refuse them, or each Pod into which they
+//! are injected.
 
 use serde_json::Value;
 
@@ -14,7 +14,8 @@ use crate::names::{is_annotation_key, is_dns_subdomain, is_label_key, is_label_v
 use crate::pps::PodState;
 use crate::size::DEFAULT_LIMIT;
 
-/// About what an object takes beside its spec, states, conditions, labels and annotations, in bytes.
+/// About what an object takes beside its spec, states, conditions, labels and annotations, in
+/// bytes.
 const OVERHEAD: usize = 2 * 1024;
 
 /// Checks a state that is to be recorded for a Pod.
@@ -64,7 +65,8 @@ pub(super) fn state(pod: &str, state: &PodState) -> Result<(), EditError> {
         }
         if value.len() > MAX_ANNOTATION_VALUE_LENGTH {
             return invalid(format!(
-                "annotation {key} has {} bytes, and at most {MAX_ANNOTATION_VALUE_LENGTH} are allowed",
+                "annotation {key} has {} bytes, and at most {MAX_ANNOTATION_VALUE_LENGTH} are \
+                 allowed",
                 value.len()
             ));
         }
@@ -72,8 +74,8 @@ pub(super) fn state(pod: &str, state: &PodState) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Checks the number of an object's states after an edit, and their size. `before` has number and size before
-/// the edit: an object that does not grow is always allowed.
+/// Checks the number of an object's states after an edit, and their size. `before` has number and
+/// size before the edit: an object that does not grow is always allowed.
 pub(super) fn object(
     pps: &Value,
     after: &Object<'_>,

@@ -38,20 +38,29 @@ impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unguarded => f.write_str(
-                "the object has no UID or no resourceVersion: only what was read from the API server can be changed",
+                "the object has no UID or no resourceVersion: only what was read from the API \
+                 server can be changed",
             ),
-            Self::Damaged(damaged) => write!(f, "{damaged}; correct it first, nothing is changed until then"),
+            Self::Damaged(damaged) => write!(
+                f,
+                "{damaged}; correct it first, nothing is changed until then"
+            ),
             Self::Hidden => f.write_str(
-                "the definition of PersistentPodState in this cluster hides status.packed, and a write would lose the states in it: apply this product's definition first",
+                "the definition of PersistentPodState in this cluster hides status.packed, and a \
+                 write would lose the states in it: apply this product's definition first",
             ),
-            Self::Invalid { pod, reason } => write!(f, "the state of Pod {pod} cannot be recorded: {reason}"),
+            Self::Invalid { pod, reason } => {
+                write!(f, "the state of Pod {pod} cannot be recorded: {reason}")
+            }
             Self::TooMany { states } => write!(
                 f,
-                "the object would have {states} states, and at most {MAX_POD_STATES} are allowed: split the workload"
+                "the object would have {states} states, and at most {MAX_POD_STATES} are allowed: \
+                 split the workload"
             ),
             Self::TooLarge { bytes } => write!(
                 f,
-                "the object would have {} KiB, and is kept below {}, so that the PolicyServer accepts changes of it: record less, or split the workload",
+                "the object would have {} KiB, and is kept below {}, so that the PolicyServer \
+                 accepts changes of it: record less, or split the workload",
                 bytes.div_ceil(1024),
                 DEFAULT_LIMIT / 1024
             ),

@@ -126,9 +126,9 @@ fn map<'a>(
     }
 }
 
-/// Whether the definition may hide states of an object, because it has no `status.packed`: states in that
-/// field are stored and not shown, and any write would lose them. Under a definition that has this field,
-/// nothing is hidden.
+/// Whether the definition may hide states of an object, because it has no `status.packed`: states
+/// in that field are stored and not shown, and any write would lose them. Under a definition that
+/// has this field, nothing is hidden.
 ///
 /// It needs the managed fields.
 pub fn may_hide_states(pps: &Value) -> bool {

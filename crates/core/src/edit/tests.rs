@@ -325,7 +325,8 @@ fn what_cannot_be_read_is_not_changed() {
                 "/status/packed/buckets/ordinals-0",
                 "2 web-* n\n0 %\n".into(),
             ),
-            "status.packed.buckets.ordinals-0 is damaged: 1 lines follow the first one, which says 2",
+            "status.packed.buckets.ordinals-0 is damaged: 1 lines follow the first one, which \
+             says 2",
         ),
         (
             with(&compact, "/status/packed/buckets/ordinals-0", 5.into()),
@@ -549,7 +550,8 @@ fn states_of_a_forgotten_workload_wait_for_the_next_one_in_both_forms() {
             .remove("targetUID");
         assert_eq!(after["status"].get("targetUID"), None);
         assert_eq!(after["status"]["desired"], before["status"]["desired"]);
-        // An object that lost the UID meanwhile has another version: the answer is a conflict, not an error.
+        // An object that lost the UID meanwhile has another version: the answer is a conflict, not
+        // an error.
         assert_eq!(apply(&before, &edit)["status"].get("targetUID"), None);
     }
 }

@@ -6,8 +6,8 @@ use crate::names::{fnv1a, number};
 
 /// Consecutive ordinals in one bucket.
 const ORDINALS: u32 = 100;
-/// Buckets of Pods with an ordinal. A larger ordinal shares a bucket with a smaller one, so that nobody can
-/// make more buckets than these.
+/// Buckets of Pods with an ordinal. A larger ordinal shares a bucket with a smaller one, so that
+/// nobody can make more buckets than these.
 const ORDINAL_BUCKETS: u32 = 1024;
 /// Buckets of Pods without an ordinal.
 const HASH_BUCKETS: u32 = 64;

@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 
-/// Whether some client has written the compact form and none has removed it, as the managed fields say.
+/// Whether some client has written the compact form and none has removed it, as the managed fields
+/// say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PackedClaim {
     #[default]
     No,
     /// It is so; under a definition without the compact form, also after it was removed.
     Yes,
-    /// They say nothing of the status. The API server drops those of an object that would be too large with
-    /// them, and they do not come back.
+    /// They say nothing of the status. The API server drops those of an object that would be too
+    /// large with them, and they do not come back.
     Unknown,
 }
 
@@ -27,12 +28,12 @@ impl PackedClaim {
         claim
     }
 
-    /// Whether the definition may hide states of an object that shows no compact form, but `shown` states in
-    /// `podStates`, and in `status.recorded` how many it has. An object whose status nobody has written hides
-    /// none.
+    /// Whether the definition may hide states of an object that shows no compact form, but `shown`
+    /// states in `podStates`, and in `status.recorded` how many it has. An object whose status
+    /// nobody has written hides none.
     pub fn may_hide_states(self, shown: usize, recorded: Option<i64>, was_written: bool) -> bool {
-        // Some may be shown because another client has recorded a Pod in `podStates` before. `OpenKruise`'s
-        // definition hides the number as well.
+        // Some may be shown because another client has recorded a Pod in `podStates` before.
+        // `OpenKruise`'s definition hides the number as well.
         let are_all =
             |recorded| shown > 0 && i64::try_from(shown).is_ok_and(|shown| shown >= recorded);
         let are_all_shown = recorded.is_some_and(are_all);

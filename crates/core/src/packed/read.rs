@@ -36,9 +36,10 @@ pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodSta
     Ok(states)
 }
 
-/// Reads the states in the text of a bucket one at a time, so that they are never in memory together, unless
-/// `take` keeps them. It returns whether it had no state of the Pod before. `length` is that of the states
-/// that were read from the other buckets of the object; those of this one are added.
+/// Reads the states in the text of a bucket one at a time, so that they are never in memory
+/// together, unless `take` keeps them. It returns whether it had no state of the Pod before.
+/// `length` is that of the states that were read from the other buckets of the object; those of
+/// this one are added.
 pub fn read_states(
     bucket: Bucket,
     text: &str,
@@ -79,8 +80,8 @@ fn length_of(state: &PodState) -> usize {
     state.node_name.len() + pairs
 }
 
-/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. The other
-/// lines are read one at a time.
+/// A bucket whose first line has been read, once for all lines: it may be as long as all of them.
+/// The other lines are read one at a time.
 struct Table<'a> {
     columns: Vec<Column<'a>>,
     lines: Split<'a, char>,
@@ -180,8 +181,8 @@ impl<'a> Column<'a> {
         Some([&*self.prefix, &*read_cell(cell)?, &*self.suffix].concat())
     }
 
-    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what all cells begin and end
-    /// with.
+    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what all cells begin
+    /// and end with.
     fn has_value(&self, cell: &str, value: &str) -> Option<bool> {
         let cell = read_cell(cell)?;
         let rest = value

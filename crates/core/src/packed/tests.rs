@@ -129,10 +129,8 @@ fn a_bucket_can_be_read_by_people() {
     assert_eq!(bucket.to_string(), "ordinals-0");
     assert_eq!(
         text,
-        "3 web-* node-* label:kubernetes.io/hostname=other label:topology.kubernetes.io/zone=eu-* annotation:example.io/ip=10.16.0.*\n\
-         0 37 = 1a 17\n\
-         2 12 % 1a 9\n\
-         10 4 = 1b -\n"
+        "3 web-* node-* label:kubernetes.io/hostname=other label:topology.kubernetes.io/zone=eu-* \
+         annotation:example.io/ip=10.16.0.*\n0 37 = 1a 17\n2 12 % 1a 9\n10 4 = 1b -\n"
     );
 }
 
@@ -259,7 +257,8 @@ fn a_bucket_stands_for_little_more_than_its_length() {
     assert_eq!((read(), read()), (Ok(()), Ok(())));
     assert_eq!(
         read().unwrap_err().to_string(),
-        "status.packed.buckets.ordinals-0 is damaged: the object's states have more than 67108864 bytes"
+        "status.packed.buckets.ordinals-0 is damaged: the object's states have more than 67108864 \
+         bytes"
     );
     assert!(error(&format!("1 x-0 * label:a=\n% {long} =\n")).ends_with("line 2 cannot be read"));
     // What the writer puts there can be read, whatever the states are.

@@ -15,13 +15,15 @@ pub(super) const ANNOTATION: &str = "annotation:";
 /// What has a meaning of its own in the first line.
 pub(super) const SPECIAL: &[u8] = b"*=";
 
-/// Whether a value may stand for several: in the first line for those of a column, in the node's column for
-/// labels. A bucket with longer ones is not read: a short text must not stand for very many bytes.
+/// Whether a value may stand for several: in the first line for those of a column, in the node's
+/// column for labels. A bucket with longer ones is not read: a short text must not stand for very
+/// many bytes.
 pub(super) fn is_short(value: &str) -> bool {
     value.len() <= 256
 }
 
-/// Appends a text. Every byte that is no printable ASCII, every `%`, and those in `also` are escaped.
+/// Appends a text. Every byte that is no printable ASCII, every `%`, and those in `also` are
+/// escaped.
 pub(super) fn escape(text: &str, also: &[u8], to: &mut String) {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',

@@ -7,10 +7,11 @@ use crate::limits::{
 };
 
 impl Spec {
-    /// A sentence that names a field beyond its limit, what it has and what it may have; `None` if there is
-    /// none.
+    /// A sentence that names a field beyond its limit, what it has and what it may have; `None` if
+    /// there is none.
     ///
-    /// An object like that is older than the limits, or another definition than this product's is installed.
+    /// An object like that is older than the limits, or another definition than this product's is
+    /// installed.
     ///
     /// ```
     /// use pps_core::Spec;
@@ -139,7 +140,8 @@ mod tests {
             ),
             (
                 json!({"preferredPersistentTopology": [term(1), term(65)]}),
-                "spec.preferredPersistentTopology.nodeTopologyKeys is a list of 65: list at most 64",
+                "spec.preferredPersistentTopology.nodeTopologyKeys is a list of 65: list at most \
+                 64",
             ),
             (
                 json!({"preferredPersistentTopology": vec![term(1); 65]}),

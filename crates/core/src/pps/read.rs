@@ -1,7 +1,7 @@
 //! Reads what an injection needs of an object.
 //!
-//! By hand: the deserialisers that serde derives for a [`Value`] also read floating-point numbers, and would
-//! add 20 KB to the Wasm module. Other readers derive.
+//! By hand: the deserialisers that serde derives for a [`Value`] also read floating-point numbers,
+//! and would add 20 KB to the Wasm module. Other readers derive.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use super::value::{ReadResult, read_list, read_text, wrong};
 
 impl Spec {
     /// Reads what an injection needs. Nobody may have validated the spec, and the definition may be
-    /// OpenKruise's or that of a newer version, which know other values: what an injection does not need
-    /// prevents no Pod. A retention policy that is not known is not set. Where the states come from and when
-    /// they are dropped is not read at all.
+    /// OpenKruise's or that of a newer version, which know other values: what an injection does not
+    /// need prevents no Pod. A retention policy that is not known is not set. Where the states come
+    /// from and when they are dropped is not read at all.
     pub fn read_for_injection(spec: &Value) -> ReadResult<Self> {
         let required = &spec["requiredPersistentTopology"];
         let retains = spec["persistentPodStateRetentionPolicy"] == "Retain";

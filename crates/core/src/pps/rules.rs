@@ -1,11 +1,12 @@
-//! The rules of the schema, in CEL: the API server enforces them even where the policy does not run, and
-//! refuses nothing that the policy accepts.
+//! The rules of the schema, in CEL: the API server enforces them even where the policy does not
+//! run, and refuses nothing that the policy accepts.
 //!
-//! A rule about `oldSelf` passes every update that keeps the value. An object that is older than the other
-//! rules and breaks one keeps it from no update that leaves the part with the rule unchanged, such as of
-//! finalizers, labels or the status: the API server then ignores the rule (validation ratcheting, on by
-//! default since Kubernetes 1.30, the oldest supported version). Each rule is therefore at the smallest part
-//! that it needs, where all lengths have limits and so the estimated cost is small.
+//! A rule about `oldSelf` passes every update that keeps the value. An object that is older than
+//! the other rules and breaks one keeps it from no update that leaves the part with the rule
+//! unchanged, such as of finalizers, labels or the status: the API server then ignores the rule
+//! (validation ratcheting, on by default since Kubernetes 1.30, the oldest supported version). Each
+//! rule is therefore at the smallest part that it needs, where all lengths have limits and so the
+//! estimated cost is small.
 
 use serde_json::{Value, json};
 
@@ -49,19 +50,19 @@ pub(super) fn has_stable_names() -> Value {
 pub(super) fn persists_something() -> Value {
     let list = |field: &str| format!("has(self.{field}) && size(self.{field}) > 0");
     let rule = format!(
-        "has(self.requiredPersistentTopology) || {} || {} || \
-         self.targetRef.kind == '{KIND}' && self.targetRef.apiVersion.startsWith('{GROUP}/')",
+        "has(self.requiredPersistentTopology) || {} || {} || self.targetRef.kind == '{KIND}' && \
+         self.targetRef.apiVersion.startsWith('{GROUP}/')",
         list("preferredPersistentTopology"),
         list("persistentPodAnnotations"),
     );
-    let message = "it persists nothing: set requiredPersistentTopology, preferredPersistentTopology or \
-                   persistentPodAnnotations";
+    let message = "it persists nothing: set requiredPersistentTopology, \
+                   preferredPersistentTopology or persistentPodAnnotations";
     json!([{"rule": rule, "message": message}])
 }
 
 /// A topology has keys, under one of their two names.
 pub(super) fn has_keys_once() -> Value {
-    let message = "list node label keys, such as topology.kubernetes.io/zone, in either nodeTopologyKeys or \
-                   keys: both names mean the same";
+    let message = "list node label keys, such as topology.kubernetes.io/zone, in either \
+                   nodeTopologyKeys or keys: both names mean the same";
     json!([{"rule": "has(self.nodeTopologyKeys) != has(self.keys)", "message": message}])
 }

@@ -22,21 +22,21 @@ use crate::pps::null::null_as_default;
 use crate::pps::rules;
 use crate::pps::value::{ReadResult, read_list, read_text};
 
-/// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least one
-/// topology or one annotation is required.
+/// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least
+/// one topology or one annotation is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("x-kubernetes-validations" = rules::persists_something())))]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
-    /// The workload whose Pods are recorded. It must be in the same namespace and give its Pods stable
-    /// names, as a StatefulSet does. It is identified by group, kind and name; the version does not count.
-    /// It cannot be changed later.
+    /// The workload whose Pods are recorded. It must be in the same namespace and give its Pods
+    /// stable names, as a StatefulSet does. It is identified by group, kind and name; the version
+    /// does not count. It cannot be changed later.
     pub target_ref: TargetReference,
 
-    /// Topology to which a Pod must return. For each of these node labels that the Pod's node had, the
-    /// Pod is scheduled only to nodes with the same value; while there is none, it stays Pending. Example:
-    /// topology.kubernetes.io/zone keeps a Pod in its zone. The Pod's own node affinity and node selector
-    /// stay in force.
+    /// Topology to which a Pod must return. For each of these node labels that the Pod's node had,
+    /// the Pod is scheduled only to nodes with the same value; while there is none, it stays
+    /// Pending. Example: topology.kubernetes.io/zone keeps a Pod in its zone. The Pod's own node
+    /// affinity and node selector stay in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_persistent_topology: Option<NodeTopologyTerm>,
 
@@ -50,8 +50,9 @@ pub struct Spec {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_PREFERRED_TERMS)))]
     pub preferred_persistent_topology: Vec<PreferredTopologyTerm>,
 
-    /// Annotations that are recorded from a Pod and injected when it is created again, for example those
-    /// by which a network plugin assigns an IP address. A value that the Pod's template sets is kept.
+    /// Annotations that are recorded from a Pod and injected when it is created again, for example
+    /// those by which a network plugin assigns an IP address. A value that the Pod's template sets
+    /// is kept.
     #[serde(
         default,
         deserialize_with = "null_as_default",
@@ -64,14 +65,14 @@ pub struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_pod_state_retention_policy: Option<RetentionPolicy>,
 
-    /// What happens to states recorded on a node that no longer exists. The default is Keep. A node that is
-    /// NotReady, cordoned or unreachable still exists.
+    /// What happens to states recorded on a node that no longer exists. The default is Keep. A node
+    /// that is NotReady, cordoned or unreachable still exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_deletion_policy: Option<NodeDeletionPolicy>,
 
-    /// Whether a recorded state follows a Pod that runs on another node. The default is Always. Example:
-    /// with IfNotPresent and a preferred topology, a Pod that a drain has moved returns to its first node
-    /// when it is next created.
+    /// Whether a recorded state follows a Pod that runs on another node. The default is Always.
+    /// Example: with IfNotPresent and a preferred topology, a Pod that a drain has moved returns to
+    /// its first node when it is next created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording_policy: Option<RecordingPolicy>,
 }
@@ -85,8 +86,8 @@ pub struct TargetReference {
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_API_VERSION_LENGTH),
             extend("x-kubernetes-validations" = rules::has_immutable_group())))]
     pub api_version: String,
-    /// Kind of the workload, such as StatefulSet. A kind whose Pods get random names, such as Deployment,
-    /// is refused.
+    /// Kind of the workload, such as StatefulSet. A kind whose Pods get random names, such as
+    /// Deployment, is refused.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_KIND_LENGTH),
             extend("x-kubernetes-validations" = rules::is_immutable())))]
     pub kind: String,
@@ -142,9 +143,10 @@ pub struct NodeTopologyTerm {
 #[schemars(rename_all = "camelCase", extend("x-kubernetes-validations" = rules::has_keys_once()))]
 #[expect(dead_code, reason = "it only describes the schema")]
 struct Spellings {
-    /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The values that
-    /// the Pod's node has for them are recorded; the Pod returns to nodes on which all of them are the
-    /// same. A key that the node does not have is left out. At least one key is required, here or in keys.
+    /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The
+    /// values that the Pod's node has for them are recorded; the Pod returns to nodes on which all
+    /// of them are the same. A key that the node does not have is left out. At least one key is
+    /// required, here or in keys.
     #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
             inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
     node_topology_keys: Option<Vec<String>>,
@@ -166,11 +168,12 @@ impl<'de> Deserialize<'de> for NodeTopologyTerm {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PreferredTopologyTerm {
-    /// How strongly the scheduler prefers this topology, from 1 to 100: it is added to the score of every
-    /// node that matches.
+    /// How strongly the scheduler prefers this topology, from 1 to 100: it is added to the score of
+    /// every node that matches.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     pub weight: i32,
-    /// The node labels of the topology. A node matches if it has the recorded values of all of them.
+    /// The node labels of the topology. A node matches if it has the recorded values of all of
+    /// them.
     pub preference: NodeTopologyTerm,
 }
 
@@ -182,15 +185,15 @@ pub struct PodAnnotation {
     /// Key of the annotation, such as ovn.kubernetes.io/ip_address. The Pod's value is recorded.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
     pub key: String,
-    /// What to record if the Pod does not have the annotation: for a network plugin that reads the wanted
-    /// address from an annotation but does not write it. If this is not set, nothing is recorded for such a
-    /// Pod.
+    /// What to record if the Pod does not have the annotation: for a network plugin that reads the
+    /// wanted address from an annotation but does not write it. If this is not set, nothing is
+    /// recorded for such a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_from: Option<ValueFrom>,
 }
 
-// A bare string is read as `{key: …}`. The CRD refuses it: in OpenAPI v2, a schema that allows both forms
-// cannot describe `key` and `valueFrom`, and would accept numbers and misspelt fields.
+// A bare string is read as `{key: …}`. The CRD refuses it: in OpenAPI v2, a schema that allows both
+// forms cannot describe `key` and `valueFrom`, and would accept numbers and misspelt fields.
 impl<'de> Deserialize<'de> for PodAnnotation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -259,9 +262,9 @@ pub enum NodeDeletionPolicy {
     /// They are kept, and a Pod with a required topology waits for a node that matches.
     #[default]
     Keep,
-    /// They are dropped once the node has been gone for the grace period, whatever the retention policy,
-    /// and the Pod can start on any node. A Pod that is Pending because no existing node matches is deleted
-    /// then, so that its controller creates it again.
+    /// They are dropped once the node has been gone for the grace period, whatever the retention
+    /// policy, and the Pod can start on any node. A Pod that is Pending because no existing node
+    /// matches is deleted then, so that its controller creates it again.
     Forget,
 }
 
@@ -272,10 +275,10 @@ pub enum RecordingPolicy {
     /// It does: the Pod returns to the node on which it was last Ready.
     #[default]
     Always,
-    /// It does not: the recorded node is the Pod's home. While the Pod runs elsewhere, its recorded state
-    /// stays unchanged, with all annotations. kubectl pps move and forget change it, and so does
-    /// nodeDeletionPolicy: Forget once that node is gone. It is dropped when the workload no longer wants
-    /// the Pod.
+    /// It does not: the recorded node is the Pod's home. While the Pod runs elsewhere, its recorded
+    /// state stays unchanged, with all annotations. kubectl pps move and forget change it, and so
+    /// does nodeDeletionPolicy: Forget once that node is gone. It is dropped when the workload no
+    /// longer wants the Pod.
     IfNotPresent,
 }
 
@@ -291,8 +294,8 @@ impl Spec {
         self.node_deletion_policy.unwrap_or_default()
     }
 
-    /// Whether a Pod that is recorded on one node and runs on another is away from its home: its recorded
-    /// state does not follow it.
+    /// Whether a Pod that is recorded on one node and runs on another is away from its home: its
+    /// recorded state does not follow it.
     pub fn is_away(&self, recorded: &str, node: &str) -> bool {
         let keeps_home = self.recording_policy == Some(RecordingPolicy::IfNotPresent);
         keeps_home && !recorded.is_empty() && recorded != node
@@ -305,8 +308,8 @@ impl Spec {
             .flat_map(NodeTopologyTerm::keys)
     }
 
-    /// All topology keys: the required ones, then the preferred ones. A key that the spec repeats is
-    /// repeated.
+    /// All topology keys: the required ones, then the preferred ones. A key that the spec repeats
+    /// is repeated.
     pub fn topology_keys(&self) -> impl Iterator<Item = &str> {
         self.required_keys().chain(
             self.preferred_persistent_topology

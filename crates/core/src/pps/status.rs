@@ -33,12 +33,12 @@ pub struct Status {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub pod_states: BTreeMap<String, PodState>,
-    /// The states of a large object, in place of podStates. The Pod's name says in which bucket its state is.
-    /// A state in podStates takes precedence.
+    /// The states of a large object, in place of podStates. The Pod's name says in which bucket its
+    /// state is. A state in podStates takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packed: Option<Packed>,
-    /// UID of the workload that the states belong to. A workload that was deleted and created again has
-    /// another UID.
+    /// UID of the workload that the states belong to. A workload that was deleted and created again
+    /// has another UID.
     #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_UID_LENGTH)))]
     pub target_uid: Option<String>,
@@ -48,8 +48,8 @@ pub struct Status {
     /// How many Pods the workload wants. If fewer are recorded, some have not been Ready yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<i32>,
-    /// The condition of type Recording says whether states are being recorded; if not, why, and what to
-    /// do.
+    /// The condition of type Recording says whether states are being recorded; if not, why, and
+    /// what to do.
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -81,11 +81,11 @@ fn limit_values(max: usize) -> impl FnMut(&mut schemars::Schema) {
 pub struct Packed {
     /// The version of this form: 1.
     pub version: i32,
-    /// The states, about a hundred Pods in each bucket. A bucket is a table. Its first line says how many
-    /// Pods follow, and what is in each column: the Pod, the node, labels and annotations by key. What all
-    /// values of a column begin and end with is written there once, around a *. A cell is - if there is no
-    /// such label or annotation, = for a label that is the name of the node, and % if it is empty; %XX stands
-    /// for a byte.
+    /// The states, about a hundred Pods in each bucket. A bucket is a table. Its first line says
+    /// how many Pods follow, and what is in each column: the Pod, the node, labels and annotations
+    /// by key. What all values of a column begin and end with is written there once, around a *. A
+    /// cell is - if there is no such label or annotation, = for a label that is the name of the
+    /// node, and % if it is empty; %XX stands for a byte.
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -160,8 +160,8 @@ pub struct Condition {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_REASON_LENGTH)))]
     pub reason: String,
     /// What the cause means, and what to do.
-    // A condition of another writer may have none, and is written back as it was. Kubernetes 1.20, built with
-    // a newer Go, takes an empty string for null, and would refuse all writes.
+    // A condition of another writer may have none, and is written back as it was. Kubernetes 1.20,
+    // built with a newer Go, takes an empty string for null, and would refuse all writes.
     #[serde(
         default,
         deserialize_with = "null_as_default",

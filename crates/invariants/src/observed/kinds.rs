@@ -43,8 +43,8 @@ fn discovery() -> Discovery {
     discovery
 }
 
-/// A definition: a kind is watched only if it is listed, established and namespaced, in a version that is
-/// served.
+/// A definition: a kind is watched only if it is listed, established and namespaced, in a version
+/// that is served.
 pub fn check_definition(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((object, item)) = read(&text, |text| wire::read_definition(Encoded::Json(text)))
@@ -122,7 +122,8 @@ pub fn check_definition(data: &[u8]) {
     }
 }
 
-/// The list of kinds, and after a zero byte the whole ConfigMap. What is no JSON object stops no watch.
+/// The list of kinds, and after a zero byte the whole ConfigMap. What is no JSON object stops no
+/// watch.
 pub fn check_whitelist(data: &[u8]) {
     let text = match data.split_first() {
         Some((0, object)) => String::from_utf8_lossy(object).into_owned(),

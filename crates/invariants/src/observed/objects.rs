@@ -46,7 +46,8 @@ fn key_of(object: &Value) -> NamespacedName {
     NamespacedName::new(namespace, name)
 }
 
-/// A Pod: what is read is in the JSON, only the keys of interest are kept, and no other object is written.
+/// A Pod: what is read is in the JSON, only the keys of interest are kept, and no other object is
+/// written.
 pub fn check_pod(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
@@ -156,7 +157,8 @@ pub fn check_node(data: &[u8]) {
     }
 }
 
-/// A workload; the first byte selects its kind. The number of Pods is the one at the path of the kind.
+/// A workload; the first byte selects its kind. The number of Pods is the one at the path of the
+/// kind.
 pub fn check_workload(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else {
         return;
@@ -211,7 +213,8 @@ pub fn check_workload(data: &[u8]) {
     }
     world.apply_workload(&kind, item.key, fact);
     let writes = world.settle();
-    // An unreadable workload, and one that does not say how many Pods it wants, never costs a state.
+    // An unreadable workload, and one that does not say how many Pods it wants, never costs a
+    // state.
     let keeps_all = expected.is_none() && !is_gone && object["metadata"]["uid"] == "set";
     for patch in writes.values().flatten().filter(|_| keeps_all) {
         let mut states = patch["podStates"].as_object().into_iter().flatten();
@@ -222,8 +225,8 @@ pub fn check_workload(data: &[u8]) {
     }
 }
 
-/// A PersistentPodState: nothing is written to one that cannot be read or is being deleted, and to no other
-/// one than those of the same workload. Only its own keys are recorded in it.
+/// A PersistentPodState: nothing is written to one that cannot be read or is being deleted, and to
+/// no other one than those of the same workload. Only its own keys are recorded in it.
 pub fn check_object(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((object, item)) = read(&text, |text| wire::read_pps(Encoded::Json(text))) else {

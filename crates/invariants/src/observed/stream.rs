@@ -13,8 +13,8 @@ const LONGEST: usize = 2048;
 /// The resource version of the list that the watch follows.
 const LISTED: u64 = 10;
 
-/// A watch of Pods; the first byte is the size of the pieces in which the other ones arrive, and says whether
-/// a list is awaited meanwhile. However they arrive, the same Pods exist in the end.
+/// A watch of Pods; the first byte is the size of the pieces in which the other ones arrive, and
+/// says whether a list is awaited meanwhile. However they arrive, the same Pods exist in the end.
 pub fn check_watch(data: &[u8]) {
     let Some((first, data)) = data.split_first() else {
         return;

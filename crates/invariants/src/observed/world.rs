@@ -159,8 +159,8 @@ impl World {
         self.index.apply_objects(Update::Apply(key, fact));
     }
 
-    /// Writes what is due until nothing is left, and returns the writes. A world in which nothing happens any
-    /// longer comes to rest.
+    /// Writes what is due until nothing is left, and returns the writes. A world in which nothing
+    /// happens any longer comes to rest.
     pub(super) fn settle(&mut self) -> Writes {
         let mut writes = Writes::new();
         let mut generated = BTreeSet::new();

@@ -30,7 +30,8 @@ pub struct Status {
     pub problems: bool,
     #[command(flatten)]
     pub all: AllNamespaces,
-    /// Output format: text that fits the terminal, wide with all columns, or JSON or YAML for programs.
+    /// Output format: text that fits the terminal, wide with all columns, or JSON or YAML for
+    /// programs.
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
     pub output: Output,
 }
@@ -73,8 +74,8 @@ pub struct Move {
     /// The Pods. Several are moved one after the other.
     #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = pod)]
     pub pods: Vec<String>,
-    /// All Pods that run on this node, or belong there and cannot come back. The node may be gone. Pods that
-    /// no node can take are named, and stay.
+    /// All Pods that run on this node, or belong there and cannot come back. The node may be gone.
+    /// Pods that no node can take are named, and stay.
     #[arg(long, value_name = "NODE", group = "which", value_parser = name)]
     pub node: Option<String>,
     /// With --node: the Pods of all namespaces.
@@ -83,8 +84,8 @@ pub struct Move {
     /// To this node.
     #[arg(long, value_name = "NODE", group = "where", value_parser = name)]
     pub to: Option<String>,
-    /// To any node that the scheduler chooses, also the present one. The Pod keeps its other recorded values,
-    /// such as a required zone.
+    /// To any node that the scheduler chooses, also the present one. The Pod keeps its other
+    /// recorded values, such as a required zone.
     #[arg(long, group = "where")]
     pub anywhere: bool,
     /// With --anywhere: to a node with any value of this label, such as zone. May be repeated.
@@ -138,8 +139,8 @@ pub struct Import {
     /// Replace states that the cluster has.
     #[arg(long)]
     pub overwrite: bool,
-    /// Leave out this label or annotation, which means nothing in this cluster; kubernetes.io/hostname leaves
-    /// out the recorded node as well. May be repeated.
+    /// Leave out this label or annotation, which means nothing in this cluster;
+    /// kubernetes.io/hostname leaves out the recorded node as well. May be repeated.
     #[arg(long, value_name = "KEY")]
     pub drop_key: Vec<String>,
     #[command(flatten)]

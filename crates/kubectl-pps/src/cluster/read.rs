@@ -52,9 +52,9 @@ impl Wanted<'_> {
     };
 }
 
-/// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`]
-/// has the list. Without PersistentPodStates for another reason, or without the namespace, there is no
-/// answer.
+/// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure:
+/// [`Snapshot::unread`] has the list. Without PersistentPodStates for another reason, or without
+/// the namespace, there is no answer.
 pub async fn read(
     client: &Client,
     namespaces: &Namespaces,
@@ -126,8 +126,8 @@ pub async fn read(
         ..Snapshot::empty(namespaces.clone())
     };
     snapshot.sort();
-    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that
-    // nothing else needs, so it is tried only then.
+    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a
+    // right that nothing else needs, so it is tried only then.
     let has_pods = || {
         snapshot
             .pods
@@ -142,8 +142,8 @@ pub async fn read(
     Ok(snapshot)
 }
 
-/// Fails if the API server says that there is no such namespace. Without the right to read namespaces nothing
-/// is said.
+/// Fails if the API server says that there is no such namespace. Without the right to read
+/// namespaces nothing is said.
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
     let reader = reader(client);
     let right = Right::new("get", "", "namespaces").named(namespace);
@@ -224,8 +224,8 @@ struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list
-    /// them would get 403 in both cases, so the served kinds are read first.
+    /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the
+    /// right to list them would get 403 in both cases, so the served kinds are read first.
     async fn kruise_workloads(&self, namespaces: &Namespaces) -> Read<Vec<Workload>> {
         if serves(self.client, &format!("{GROUP}/v1beta1"), "statefulsets").await == Ok(false) {
             return Read::Absent;
@@ -240,7 +240,8 @@ impl Lists<'_> {
         if other_pods
             && *namespaces != Namespaces::All
             && let Read::Known(pods) = self.list(Resource::Pods, &Namespaces::All, Pod::read).await
-            // The Pods of these namespaces must be complete: an unread Pod looks like a missing one.
+            // The Pods of these namespaces must be complete: an unread Pod looks like a missing
+            // one.
             && pods.len() < LIMITS.objects
         {
             return Read::Known(pods);
@@ -255,7 +256,8 @@ impl Lists<'_> {
         namespaces: &Namespaces,
         take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
-        // OpenKruise may serve only the newer version; an old control plane serves only v1beta1 of budgets.
+        // OpenKruise may serve only the newer version; an old control plane serves only v1beta1 of
+        // budgets.
         let versions: &[&str] = match resource {
             Resource::PersistentPodStates => &["v1alpha1", "v1beta1"],
             Resource::PodDisruptionBudgets => &["v1", "v1beta1"],

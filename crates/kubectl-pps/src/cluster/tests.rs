@@ -44,7 +44,8 @@ fn reply(mut stream: &TcpStream, answer: &mut impl FnMut(&str) -> (u16, Value)) 
     // A client that waits no longer has closed it.
     let _ = write!(
         stream,
-        "HTTP/1.1 {status} Answer\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status} Answer\r\ncontent-type: application/json\r\ncontent-length: \
+         {length}\r\nconnection: close\r\n\r\n{body}"
     );
 }
 

@@ -1,5 +1,5 @@
-//! The only file that changes anything. Each write carries the UID and the resource version of the object
-//! that was read.
+//! The only file that changes anything. Each write carries the UID and the resource version of the
+//! object that was read.
 
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ impl Write {
         }
     }
 
-    /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and the
-    /// resource version of the object that was read.
+    /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and
+    /// the resource version of the object that was read.
     pub fn patch(right: Right, path: String, body: Value) -> Self {
         let is_list = body.is_array();
         let content_type = if is_list {
@@ -132,8 +132,8 @@ impl Write {
     #[must_use]
     pub fn as_dry_run(mut self) -> Self {
         self.dry_run = true;
-        // The API server takes the options of a deletion from the body alone: without this it would delete
-        // the object.
+        // The API server takes the options of a deletion from the body alone: without this it would
+        // delete the object.
         if self.method == Method::DELETE {
             self.body["dryRun"] = json!(["All"]);
         }
@@ -177,8 +177,8 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
             format!("the API server did not answer within {seconds} s")
         } else {
             format!(
-                "the API server did not answer within {seconds} s, and whether the write was done is not known: run the same \
-                 command again"
+                "the API server did not answer within {seconds} s, and whether the write was done \
+                 is not known: run the same command again"
             )
         }));
     };
@@ -286,7 +286,8 @@ mod tests {
         };
         assert_eq!(
             text,
-            "the API server did not answer within 0.2 s, and whether the write was done is not known: run the same command again"
+            "the API server did not answer within 0.2 s, and whether the write was done is not \
+             known: run the same command again"
         );
         let Err(WriteError::Failed(text)) = send(&client, eviction().as_dry_run()).await else {
             panic!("nobody answers")

@@ -43,7 +43,8 @@ pub struct Explanation<'a> {
     pub landing: Landing,
     /// What would become of the Pod if it were deleted now, as far as that is known.
     pub next: Option<Next>,
-    /// What the user can do. Where one has a landing, it was tried in the simulation of the scheduler.
+    /// What the user can do. Where one has a landing, it was tried in the simulation of the
+    /// scheduler.
     pub remedies: Vec<Remedy>,
     /// No tried remedy lets the Pod start.
     pub is_stuck: bool,
@@ -88,8 +89,8 @@ pub enum Cause {
     Terminating(Option<LostNode>),
     /// It has no node, and one could take it, as far as nodes could be read.
     Unscheduled,
-    /// No node can take the Pod. The verdicts are of the nodes with the injected labels; none if nodes could
-    /// not be read.
+    /// No node can take the Pod. The verdicts are of the nodes with the injected labels; none if
+    /// nodes could not be read.
     NoNode(Option<Vec<NodeVerdict>>),
     /// It does not exist, and its workload does not want it.
     NotWanted,
@@ -294,8 +295,8 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     explanation
 }
 
-/// A Pod whose node does not exist any more: Kubernetes deletes the Pod, and its controller creates a
-/// successor.
+/// A Pod whose node does not exist any more: Kubernetes deletes the Pod, and its controller creates
+/// a successor.
 fn on_gone_node(subject: Subject<'_>) -> Explanation<'_> {
     let next = subject
         .successor()
@@ -458,7 +459,8 @@ fn not_created(question: &Question, index: &Index, workload: &Workload) -> (Verd
     }
 }
 
-/// Why the controller cannot create a Pod, by the newest Event about that; none if it has created the Pod.
+/// Why the controller cannot create a Pod, by the newest Event about that; none if it has created
+/// the Pod.
 fn refusal(events: &Value, pod: &str) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let is_failed = |event: &Value| event["reason"] == "FailedCreate";
@@ -483,8 +485,8 @@ fn refusal(events: &Value, pod: &str) -> Option<String> {
     is_failed(newest).then_some(message)
 }
 
-/// Whether the policy denies a request, or its webhook cannot be called: the API server writes which webhook
-/// it was.
+/// Whether the policy denies a request, or its webhook cannot be called: the API server writes
+/// which webhook it was.
 fn is_by_policy(message: &str) -> bool {
     let webhook = message
         .split_once("webhook \"")

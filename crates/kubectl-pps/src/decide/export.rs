@@ -1,4 +1,5 @@
-//! `export`: PersistentPodStates with their recorded states, without what belongs to one cluster only.
+//! `export`: PersistentPodStates with their recorded states, without what belongs to one cluster
+//! only.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,8 @@ pub struct Exported {
     pub left_out: Vec<(String, EditError)>,
 }
 
-/// The objects of these names; all if no names are given. Aliases are left out: the sidecar makes them again.
+/// The objects of these names; all if no names are given. Aliases are left out: the sidecar makes
+/// them again.
 pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, BTreeSet<String>> {
     let mut missing: BTreeSet<String> = names.iter().cloned().collect();
     for pps in objects {
@@ -40,8 +42,8 @@ pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, 
     }
 }
 
-/// The exported form of these objects. An object with unreadable states is left out: an import would take it
-/// for one without states.
+/// The exported form of these objects. An object with unreadable states is left out: an import
+/// would take it for one without states.
 pub fn export(objects: &[Value]) -> Exported {
     let mut exported = Exported::default();
     for object in objects {
@@ -64,7 +66,8 @@ pub fn export(objects: &[Value]) -> Exported {
     exported
 }
 
-/// An object without its status, and without owners, UIDs and managers: these belong to one cluster.
+/// An object without its status, and without owners, UIDs and managers: these belong to one
+/// cluster.
 pub(super) fn portable(object: &Value) -> Value {
     let from = &object["metadata"];
     let mut metadata = json!({"name": from["name"], "namespace": from["namespace"]});

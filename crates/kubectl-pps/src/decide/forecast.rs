@@ -1,8 +1,8 @@
 //! `simulate`: what would happen to Pods if nodes were drained or lost.
 //!
-//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides.
-//! The namespaces are simulated one after the other: the Pods of all others take room where they are, or
-//! where they would be.
+//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own
+//! code decides. The namespaces are simulated one after the other: the Pods of all others take room
+//! where they are, or where they would be.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,8 @@ pub enum Question {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forecast {
-    /// The Pods that something would happen to, or that have no node already, by namespace and name.
+    /// The Pods that something would happen to, or that have no node already, by namespace and
+    /// name.
     pub pods: Vec<PodForecast>,
     /// Pods that would lose their node, and whose controller is not simulated: `NAMESPACE/NAME`.
     pub not_simulated: Vec<String>,
@@ -80,15 +81,16 @@ pub struct PodForecast {
     /// The nodes among which the scheduler would choose.
     pub may_land_on: Vec<String>,
     pub recorded_node: Option<String>,
-    /// Whether the Pod would have its recorded state. None for a Pod that would not run or has no recorded
-    /// state.
+    /// Whether the Pod would have its recorded state. None for a Pod that would not run or has no
+    /// recorded state.
     pub as_recorded: Option<bool>,
     pub why: Why,
     /// The nodes that cannot take a Pod that would be Pending.
     pub excluded: Vec<Verdict>,
     /// The nodes that could take a Pod that would be Pending, if it had no recorded state.
     pub without_its_state: Vec<String>,
-    /// Whether `nodeDeletionPolicy: Forget` drops its recorded state after the grace period for nodes.
+    /// Whether `nodeDeletionPolicy: Forget` drops its recorded state after the grace period for
+    /// nodes.
     pub forgotten: bool,
     /// What the simulation leaves out of the Pod's requirements, in the scheduler's words.
     pub caveats: Vec<String>,
@@ -112,7 +114,8 @@ pub enum Fate {
 pub enum Why {
     /// It has its recorded values: `zone=a`.
     AsRecorded(Vec<String>),
-    /// `because` is what excludes the recorded node; none if it does not exist or others are better.
+    /// `because` is what excludes the recorded node; none if it does not exist or others are
+    /// better.
     NotAsRecorded {
         node: String,
         because: Option<String>,
@@ -204,7 +207,8 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
         lost = nodes;
     }
     let unread: Vec<Unread> = snapshot.relevant_unread().cloned().collect();
-    // The Pods of other namespaces only take room, and a claim whose volume is not known has a caveat.
+    // The Pods of other namespaces only take room, and a claim whose volume is not known has a
+    // caveat.
     let may_lack = [Resource::Pods, Resource::PersistentVolumes];
     let incomplete = unread.iter().any(|one| !may_lack.contains(&one.resource));
     let mut forecast = Forecast {
@@ -254,7 +258,8 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
     Ok(forecast)
 }
 
-/// The namespaces in which something may happen. A Pod without a node may wait for one of these nodes.
+/// The namespaces in which something may happen. A Pod without a node may wait for one of these
+/// nodes.
 fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<&'a str> {
     if let Some(own) = snapshot.namespaces.one() {
         return [own].into();
@@ -275,8 +280,8 @@ fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<
         .collect()
 }
 
-/// A scenario of the workloads of one namespace, and the Pods of all namespaces: they take room. `before` are
-/// the Pods of the namespaces that were simulated before.
+/// A scenario of the workloads of one namespace, and the Pods of all namespaces: they take room.
+/// `before` are the Pods of the namespaces that were simulated before.
 fn scenario(
     snapshot: &Snapshot,
     namespace: &str,
@@ -291,8 +296,8 @@ fn scenario(
         .flat_map(BTreeMap::values)
         .map(|node| {
             let mut object = typed(node.object(), "v1", "Node");
-            // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before it drains the
-            // first.
+            // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before
+            // it drains the first.
             if nodes.contains(node.name()) {
                 object["spec"]["unschedulable"] = true.into();
             }
@@ -470,7 +475,8 @@ impl Simulated<'_> {
     }
 }
 
-/// The PersistentPodState that governs a workload. Of two StatefulSets of one name the first is simulated.
+/// The PersistentPodState that governs a workload. Of two StatefulSets of one name the first is
+/// simulated.
 fn governing<'a>(
     snapshot: &'a Snapshot,
     index: &Index<'a>,
@@ -504,8 +510,8 @@ fn why_there(view: &PodView) -> Why {
 }
 
 impl Forecast {
-    /// Adds the Pods that lose their node and are not simulated: a user would take an answer without any Pod
-    /// for an all-clear.
+    /// Adds the Pods that lose their node and are not simulated: a user would take an answer
+    /// without any Pod for an all-clear.
     fn add_others(&mut self, snapshot: &Snapshot, index: &Index, nodes: &BTreeSet<String>) {
         let leaves =
             |pod: &&Pod| !pod.is_finished() && pod.node().is_some_and(|node| nodes.contains(node));
@@ -529,8 +535,8 @@ impl Forecast {
     }
 }
 
-/// How to let Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while
-/// such a Pod waits are moved with it.
+/// How to let Pods start that only a recorded state would keep Pending. Pods that cannot be evicted
+/// while such a Pod waits are moved with it.
 fn advice(
     snapshot: &Snapshot,
     index: &Index,

@@ -1,5 +1,5 @@
-//! `import`: reads PersistentPodStates of a file, and decides for each whether it is created, gets states, or
-//! stays.
+//! `import`: reads PersistentPodStates of a file, and decides for each whether it is created, gets
+//! states, or stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,7 +120,8 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
     let violations = validate::review(object, None, &AnnotationRules::default()).violations;
     let mut states = edit::states(object).map_err(|error| vec![Flaw::States { name, error }])?;
     for state in states.values_mut() {
-        // The node goes with its host name: a Pod would be away from a node of another cluster forever.
+        // The node goes with its host name: a Pod would be away from a node of another cluster
+        // forever.
         if options.drop_keys.iter().any(|key| key == HOSTNAME) {
             *state = edit::without_node(state, &[]);
         }
@@ -311,8 +312,8 @@ fn plan_one(
     }
 }
 
-/// The next write to an object that was just read, within the plan that the user has seen. None if nothing is
-/// left to do. A state that has changed since then stays.
+/// The next write to an object that was just read, within the plan that the user has seen. None if
+/// nothing is left to do. A state that has changed since then stays.
 pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<Edit>, EditError> {
     let now = edit::states(object)?;
     let is_as_shown = |(pod, change): &(&String, &Change)| {
@@ -337,8 +338,8 @@ pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<Edit>, EditError
     Ok(edit)
 }
 
-/// The required values of the written states that no node has, by key and value, each with the number of its
-/// states.
+/// The required values of the written states that no node has, by key and value, each with the
+/// number of its states.
 pub fn absent_values(
     plans: &[Plan],
     nodes: &BTreeMap<String, Node>,

@@ -1,5 +1,5 @@
-//! Decides the move of one Pod: which state is recorded instead, where the Pod may start, and how it is
-//! removed.
+//! Decides the move of one Pod: which state is recorded instead, where the Pod may start, and how
+//! it is removed.
 
 mod new_state;
 mod select;
@@ -72,8 +72,8 @@ pub enum Obstacle {
     NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
 }
 
-/// Why a Pod cannot be moved. A Pod that `waits` was created while a PersistentPodState named its workload; a
-/// `word` of `--any` names several keys of its PersistentPodState, or no key of any.
+/// Why a Pod cannot be moved. A Pod that `waits` was created while a PersistentPodState named its
+/// workload; a `word` of `--any` names several keys of its PersistentPodState, or no key of any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     Unread(Unread),
@@ -149,8 +149,8 @@ impl PodMove {
             .collect()
     }
 
-    /// Whether `now`, a later decision, does no more than this move, which the user has seen: it records the
-    /// same state, and evicts the same Pod or none.
+    /// Whether `now`, a later decision, does no more than this move, which the user has seen: it
+    /// records the same state, and evicts the same Pod or none.
     pub fn covers(&self, now: &Self) -> bool {
         let evicted = |one: &Self| {
             let is_evicted = one.removal == Removal::Evict && !one.is_stranded;
@@ -183,8 +183,8 @@ impl PodMove {
     }
 }
 
-/// Sorts moves into their order: Pods that do not run first, and by ordinal, since their controller may
-/// create one Pod after the other.
+/// Sorts moves into their order: Pods that do not run first, and by ordinal, since their controller
+/// may create one Pod after the other.
 pub fn order(moves: &mut [PodMove]) {
     moves.sort_by(|one, other| one.order().cmp(&other.order()));
 }
@@ -319,10 +319,11 @@ fn unread<'a>(snapshot: &'a Snapshot, key: &WorkloadKey) -> Option<&'a Unread> {
         .filter(|_| key.kind == "StatefulSet")
 }
 
-/// How a Pod that is not at its destination is removed. `successor` is the Pod that would be created now.
+/// How a Pod that is not at its destination is removed. `successor` is the Pod that would be
+/// created now.
 fn removal(pod: &Pod, successor: Option<&Value>, spec: &Spec) -> Removal {
-    // The fields that the policy may inject. A Pod that was created after a change of the state may wait for
-    // a node.
+    // The fields that the policy may inject. A Pod that was created after a change of the state may
+    // wait for a node.
     let injectable = |pod: &Value| {
         let keys = spec
             .persistent_pod_annotations
@@ -367,8 +368,8 @@ fn obstacle(
     }
 }
 
-/// The annotations that mark a Pod, so that the sidecar does not record it, or that remove the mark; none if
-/// the Pod has them. A Pod that a user has exempted stays exempt.
+/// The annotations that mark a Pod, so that the sidecar does not record it, or that remove the
+/// mark; none if the Pod has them. A Pod that a user has exempted stays exempt.
 pub fn mark(pod: &Pod, is_moved: bool) -> Option<Value> {
     match (is_moved, pod.is_marked()) {
         (true, false) => {

@@ -38,7 +38,8 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
         .collect()
 }
 
-/// The workloads that a text may mean, at least one: `NAME` or `KIND/NAME`, with kinds as kubectl takes them.
+/// The workloads that a text may mean, at least one: `NAME` or `KIND/NAME`, with kinds as kubectl
+/// takes them.
 pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<WorkloadKey>, Failure> {
     let (kind, name) = text
         .split_once('/')
@@ -88,8 +89,8 @@ pub fn pod_name(text: &str) -> &str {
     }
 }
 
-/// Whether a text is a kind: `StatefulSet`, `statefulsets`, `sts`, `statefulsets.apps`, in any case of
-/// letters.
+/// Whether a text is a kind: `StatefulSet`, `statefulsets`, `sts`, `statefulsets.apps`, in any case
+/// of letters.
 fn is_kind(key: &WorkloadKey, text: &str) -> bool {
     let text = text.to_lowercase();
     let (word, group) = text

@@ -42,8 +42,8 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// The scheduler's decision about a Pod. `before` is the Pod without the injected parts, `selector` is
-    /// the selector of its controller.
+    /// The scheduler's decision about a Pod. `before` is the Pod without the injected parts,
+    /// `selector` is the selector of its controller.
     pub fn select(
         &self,
         pod: &Value,
@@ -155,7 +155,8 @@ impl Landing {
     }
 }
 
-/// Whether a Node takes no new Pod like this one, whatever runs there: because of a cordon or a taint.
+/// Whether a Node takes no new Pod like this one, whatever runs there: because of a cordon or a
+/// taint.
 pub fn is_closed(pod: &Value, node: &Value) -> bool {
     // Most nodes are open to every Pod and need no simulated scheduling.
     let taints = node["spec"]["taints"].as_array();

@@ -101,8 +101,8 @@ struct Governed<'a> {
     states: BTreeMap<String, PodState>,
 }
 
-/// Answers about all workloads that a PersistentPodState governs, about the workload of a name, or about the
-/// workloads of the snapshot, which a selector has chosen.
+/// Answers about all workloads that a PersistentPodState governs, about the workload of a name, or
+/// about the workloads of the snapshot, which a selector has chosen.
 pub fn status(
     snapshot: &Snapshot,
     workload: Option<&str>,

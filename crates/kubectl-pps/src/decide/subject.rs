@@ -42,8 +42,8 @@ pub struct Subject<'a> {
     pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
     pub spec: Option<Spec>,
-    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object could not be
-    /// read.
+    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object
+    /// could not be read.
     pub state: Result<Option<PodState>, Option<Damaged>>,
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.
@@ -162,7 +162,8 @@ impl<'a> Subject<'a> {
             .map_or(&[], |injected| &injected.required)
     }
 
-    /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
+    /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any
+    /// more.
     pub fn gone_node(&self) -> Option<&str> {
         let required = || {
             Some(
@@ -234,8 +235,8 @@ impl<'a> Subject<'a> {
         )
     }
 
-    /// The Pod as its controller would create it now; none without a controller, or if what it would get is
-    /// not known.
+    /// The Pod as its controller would create it now; none without a controller, or if what it
+    /// would get is not known.
     pub(crate) fn successor(&self) -> Option<Candidate> {
         self.successor_with(self.recorded())
     }
@@ -244,8 +245,8 @@ impl<'a> Subject<'a> {
         if !self.may_come_back() || !self.is_readable() {
             return None;
         }
-        // A Pod that a partition holds back is made from the old template, which is not at hand: the
-        // present Pod stands for it.
+        // A Pod that a partition holds back is made from the old template, which is not at hand:
+        // the present Pod stands for it.
         let workload = self
             .workload
             .filter(|workload| !is_held_back(workload.object(), self.name));

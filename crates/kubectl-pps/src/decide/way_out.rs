@@ -7,8 +7,8 @@ use pps_core::{PodState, Spec, is_label_key};
 
 use crate::snapshot::Node;
 
-/// The fewest required values, beside the node itself, that have to be given up so that a node can take a
-/// Pod.
+/// The fewest required values, beside the node itself, that have to be given up so that a node can
+/// take a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WayOut {
     /// `zone=a`.

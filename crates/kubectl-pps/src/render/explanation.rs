@@ -138,8 +138,8 @@ impl Document {
     }
 }
 
-/// Groups nodes by their reasons, so that a thousand nodes are a few lines: nodes with the right labels
-/// first, then the largest groups.
+/// Groups nodes by their reasons, so that a thousand nodes are a few lines: nodes with the right
+/// labels first, then the largest groups.
 pub(super) fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
     let is_far = |verdict: &NodeVerdict| verdict.exclusions.iter().any(is_about_labels);
     let is_exact = verdicts.iter().filter(|verdict| !is_far(verdict)).count() <= ALL;
@@ -180,7 +180,8 @@ fn is_about_labels(exclusion: &Exclusion) -> bool {
     )
 }
 
-/// Why a node cannot take a Pod, each reason once. The taint of a cordon says no more than the cordon.
+/// Why a node cannot take a Pod, each reason once. The taint of a cordon says no more than the
+/// cordon.
 fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
     let is_cordoned = exclusions.contains(&Exclusion::Cordon);
     let is_of_cordon =
@@ -226,7 +227,8 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
         RemedyKind::CreateAgain => {
             let would = landing.would("start on");
             let text = format!(
-                "Delete it, so that it is created again from the present template and recorded state: the new Pod {would}"
+                "Delete it, so that it is created again from the present template and recorded \
+                 state: the new Pod {would}"
             );
             (
                 text,
@@ -238,7 +240,8 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
                 .as_ref()
                 .map_or("its former node's".to_owned(), |node| format!("{node}'s"));
             consequence = Some(format!(
-                "Data on {disk} local disk stays there. The new node is recorded when the Pod is Ready."
+                "Data on {disk} local disk stays there. The new node is recorded when the Pod is \
+                 Ready."
             ));
             let text = format!("Move it to another node: it {}", landing.would("start on"));
             (text, Some(pps(&format!("move {pod} --anywhere{flags}"))))
@@ -258,12 +261,14 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
         ),
         RemedyKind::DeleteNode { node, next } => {
             consequence = Some(format!(
-                "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. \
-                 Data on {node}'s local disk is not there; {}. A node that returns under this name has that data again.",
+                "Kubernetes then deletes the Pod although the former process may still run: be \
+                 sure that the machine is off. Data on {node}'s local disk is not there; {}. A \
+                 node that returns under this name has that data again.",
                 becomes(subject, next.as_ref())
             ));
             let text = format!(
-                "Bring {node} back under its name. If it does not come back, delete its Node object"
+                "Bring {node} back under its name. If it does not come back, delete its Node \
+                 object"
             );
             (text, Some(commands.kubectl(&format!("delete node {node}"))))
         }
@@ -290,11 +295,12 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
                 ))
             };
             consequence = Some(format!(
-                "They start anywhere, away from the data on their nodes; their recorded states stay unchanged. The controller \
-                 waits longer after each refusal. The way back: {}",
+                "They start anywhere, away from the data on their nodes; their recorded states \
+                 stay unchanged. The controller waits longer after each refusal. The way back: {}",
                 label("enabled")
             ));
-            let text = "If that takes too long, let the Pods of the namespace start without their recorded states";
+            let text = "If that takes too long, let the Pods of the namespace start without their \
+                        recorded states";
             (text.to_owned(), Some(label("disabled")))
         }
     };

@@ -257,7 +257,8 @@ fn summary(text: &mut Text, forecast: &Forecast) {
 fn add_advice(text: &mut Text, advice: &Advice, commands: &CommandLine) {
     match advice {
         Advice::Cordon { nodes } => {
-            let sentence = "To let Pods start elsewhere that would wait for their recorded place, first keep Pods off the node";
+            let sentence = "To let Pods start elsewhere that would wait for their recorded place, \
+                            first keep Pods off the node";
             text.command(
                 "",
                 sentence,
@@ -305,7 +306,8 @@ fn notes(forecast: &Forecast) -> Vec<String> {
         let namespaces: Vec<String> = forecast.other_namespaces.iter().cloned().collect();
         let namespaces = list(&namespaces, "and");
         notes.push(format!(
-            "StatefulSets of other namespaces would lose Pods as well ({namespaces}): -A forecasts them"
+            "StatefulSets of other namespaces would lose Pods as well ({namespaces}): -A \
+             forecasts them"
         ));
     }
     notes

@@ -98,15 +98,18 @@ pub fn notes(plan: &Plan) -> Vec<String> {
         ),
         ("Ready, so recorded where they run: ", &plan.ready, ""),
         (
-            "not imported, since the StatefulSet wants no such Pods now, and the sidecar would drop their states: ",
+            "not imported, since the StatefulSet wants no such Pods now, and the sidecar would \
+             drop their states: ",
             &plan.unwanted,
-            "; import before the StatefulSet exists, or set persistentPodStateRetentionPolicy: WhenDeleted first",
+            "; import before the StatefulSet exists, or set persistentPodStateRetentionPolicy: \
+             WhenDeleted first",
         ),
     ];
     let whole = match &plan.action {
         Action::Refuse(why) => Some(format!("refused: {}", refusal(why))),
         Action::Update if plan.may_be_gone => Some(format!(
-            "if its {} was deleted, the sidecar drops the written states: delete the object first, and import again",
+            "if its {} was deleted, the sidecar drops the written states: delete the object \
+             first, and import again",
             plan.spec.target_ref.kind
         )),
         _ => None,

@@ -84,8 +84,8 @@ pub fn plan(one: &PodMove, style: Style) -> String {
     }
     let then = match one.removal {
         Removal::Evict if one.is_stranded => {
-            "the Pod is evicted; its node is gone, so Kubernetes deletes it within about a minute, and its controller creates \
-             it again"
+            "the Pod is evicted; its node is gone, so Kubernetes deletes it within about a minute, \
+             and its controller creates it again"
         }
         Removal::Evict => "the Pod is evicted, and its controller creates it again",
         Removal::Delete => "the Pod is deleted, and its controller creates it again",
@@ -124,7 +124,8 @@ pub fn notes(one: &PodMove, unread_nodes: Option<&Unread>) -> Vec<String> {
     let choice = (!is_promised && one.obstacle.is_none()).then(|| {
         let nodes = list(&forecast.may_land_on, "or");
         format!(
-            "PersistentPodState {} does not require the node itself: the scheduler may choose {nodes}",
+            "PersistentPodState {} does not require the node itself: the scheduler may choose \
+             {nodes}",
             one.pps
         )
     });
@@ -155,7 +156,8 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
                 .filter(|nodes| !nodes.is_empty())
                 .unwrap_or_else(|| "no node".into());
             format!(
-                "PersistentPodState {} does not require node {to}, and the scheduler would choose {nodes} for Pod {pod}",
+                "PersistentPodState {} does not require node {to}, and the scheduler would choose \
+                 {nodes} for Pod {pod}",
                 one.pps
             )
         }
@@ -207,14 +209,15 @@ pub fn refusal(refusal: Refusal, commands: &CommandLine) -> Failure {
             let (kind, name) = (&workload.kind, &workload.name);
             Failure::Refused(if waits {
                 format!(
-                    "Pod {pod} waits for the state that was injected when it was created, and no PersistentPodState names \
-                     {kind} {name} any more: {} has it created again without that",
+                    "Pod {pod} waits for the state that was injected when it was created, and no \
+                     PersistentPodState names {kind} {name} any more: {} has it created again \
+                     without that",
                     commands.kubectl_in(&format!("delete pod {pod}"), &workload.namespace)
                 )
             } else {
                 format!(
-                    "no PersistentPodState names {kind} {name}: nothing pins Pod {pod}, and the scheduler chooses whenever \
-                     it is created again"
+                    "no PersistentPodState names {kind} {name}: nothing pins Pod {pod}, and the \
+                     scheduler chooses whenever it is created again"
                 )
             })
         }
@@ -252,7 +255,8 @@ pub fn refusal(refusal: Refusal, commands: &CommandLine) -> Failure {
 /// The move is no longer as it was shown.
 pub fn changed(pod: &str) -> Failure {
     Failure::Refused(format!(
-        "Pod {pod} or its recorded state has changed meanwhile; run the command again to see the new plan"
+        "Pod {pod} or its recorded state has changed meanwhile; run the command again to see the \
+         new plan"
     ))
 }
 
@@ -311,7 +315,8 @@ pub fn waiting(one: &PodMove) -> String {
 pub fn timed_out(one: &PodMove, waited: Duration, commands: &CommandLine) -> Failure {
     let (seconds, explain) = (waited.as_secs(), explain(one, commands));
     Failure::Refused(format!(
-        "waited {seconds} s in vain until Pod {} is created again, Ready and recorded; to find out why: {explain}",
+        "waited {seconds} s in vain until Pod {} is created again, Ready and recorded; to find \
+         out why: {explain}",
         one.pod
     ))
 }
@@ -385,8 +390,10 @@ pub fn drops(drops: &Drops, style: Style) -> String {
 }
 
 pub fn drop_notes(drops: &Drops, namespaces: &Namespaces) -> Vec<String> {
-    let ready = "not dropped, because the Pods are Ready and would be recorded again within seconds; move them";
-    let pending = "Pending, and created with the state that is dropped; delete the Pods to have them created again";
+    let ready = "not dropped, because the Pods are Ready and would be recorded again within \
+                 seconds; move them";
+    let pending = "Pending, and created with the state that is dropped; delete the Pods to have \
+                   them created again";
     let pods = [
         named(ready, &drops.ready, namespaces),
         named(pending, &drops.pending, namespaces),

@@ -247,10 +247,13 @@ impl fmt::Display for Concern {
             Self::Missing => "missing",
             Self::Misplaced => "on a node without the required labels",
             Self::UnfinishedMove => "left by an unfinished move",
-            Self::Unrecorded => "Ready without a recorded node, and would start anywhere. To see why",
+            Self::Unrecorded => {
+                "Ready without a recorded node, and would start anywhere. To see why"
+            }
             Self::NodeNotReady => "on a node that is not Ready",
             Self::CannotReturn => {
-                "running, but would be Pending if created again: no node to return to takes new Pods"
+                "running, but would be Pending if created again: no node to return to takes new \
+                 Pods"
             }
             Self::RecordedElsewhere => {
                 "Ready and recorded elsewhere. If this lasts, see why nothing is recorded"

@@ -124,8 +124,8 @@ impl Terminal {
         self.say(&self.errors.labelled(Role::Bad, "error:", text));
     }
 
-    /// None if the user, or the command line, agrees to the change; else how the command ends. `outcome` is
-    /// that of a dry run.
+    /// None if the user, or the command line, agrees to the change; else how the command ends.
+    /// `outcome` is that of a dry run.
     pub fn ask(
         &self,
         question: &str,
@@ -141,7 +141,8 @@ impl Terminal {
         }
         if !self.is_interactive {
             return Err(Failure::Usage(
-                "there is no terminal to ask on: add --yes to do it, or --dry-run to see it only; nothing was changed"
+                "there is no terminal to ask on: add --yes to do it, or --dry-run to see it only; \
+                 nothing was changed"
                     .into(),
             ));
         }

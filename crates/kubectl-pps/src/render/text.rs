@@ -178,8 +178,8 @@ impl Table {
 }
 
 impl Landing {
-    /// `would probably start on node-2; node-0 and node-1 could take it too`: the words after "it", with this
-    /// verb.
+    /// `would probably start on node-2; node-0 and node-1 could take it too`: the words after "it",
+    /// with this verb.
     pub fn would(&self, verb: &str) -> String {
         match self.only() {
             _ if self.is_nowhere() => "would be Pending: no node could take it".to_owned(),
@@ -268,15 +268,16 @@ mod tests {
             has_color: false,
             width: Some(60),
         };
-        let becomes = "ip=10.0.0.7, without a node (PersistentPodState db); its node is recorded again once it is Ready";
+        let becomes = "ip=10.0.0.7, without a node (PersistentPodState db); its node is recorded \
+                       again once it is Ready";
         assert_eq!(
             titled(
                 style,
                 "Move Pod db-0",
                 &[("from", "node-1".into()), ("becomes", becomes.into())]
             ),
-            "Move Pod db-0\n  from      node-1\n  becomes   ip=10.0.0.7, without a node (PersistentPodState\n            \
-             db); its node is recorded again once it is Ready\n"
+            "Move Pod db-0\n  from      node-1\n  becomes   ip=10.0.0.7, without a node \
+             (PersistentPodState\n            db); its node is recorded again once it is Ready\n"
         );
     }
 

@@ -30,8 +30,10 @@ pub(super) async fn check(
     let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
     // A user at a terminal should know why nothing happens for seconds.
     if io::stderr().is_terminal() {
-        terminal
-            .say("Reading the installation, and waiting for 5 seconds to see whether its Lease is renewed …");
+        terminal.say(
+            "Reading the installation, and waiting for 5 seconds to see whether its Lease is \
+             renewed …",
+        );
     }
     let width = terminal.style().width.unwrap_or(WIDTH);
     let client = &connected.client;

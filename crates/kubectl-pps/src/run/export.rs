@@ -78,8 +78,8 @@ pub(super) async fn run(
     })
 }
 
-/// YAML that is read as exactly this list. Kubernetes reads YAML 1.1, in which `1_000` is a number: such a
-/// text needs the quotes of JSON, which is YAML too.
+/// YAML that is read as exactly this list. Kubernetes reads YAML 1.1, in which `1_000` is a number:
+/// such a text needs the quotes of JSON, which is YAML too.
 fn text(list: &Value) -> String {
     let text = to_yaml(list);
     let is_same =

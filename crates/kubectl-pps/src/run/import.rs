@@ -233,8 +233,8 @@ impl Writer<'_> {
             })
     }
 
-    /// Gives an object without states the compact form, for states that are too large for `podStates`. A
-    /// definition without `status.packed` drops the field silently.
+    /// Gives an object without states the compact form, for states that are too large for
+    /// `podStates`. A definition without `status.packed` drops the field silently.
     async fn make_compact(&self, address: &Address, object: &Value) -> Result<Value, WriteError> {
         let metadata = &object["metadata"];
         let guards =
@@ -245,8 +245,9 @@ impl Writer<'_> {
             return Ok(stored);
         }
         Err(WriteError::Refused(
-            "its states are too large for status.podStates, and the definition of PersistentPodState in this cluster \
-             has no status.packed: apply this product's definition first, and run the command again"
+            "its states are too large for status.podStates, and the definition of \
+             PersistentPodState in this cluster has no status.packed: apply this product's \
+             definition first, and run the command again"
                 .into(),
         ))
     }

@@ -1,7 +1,7 @@
 //! `move`: moves Pods, one after the other.
 //!
-//! After each step the same command can go on: the mark and the new recorded state are written before the Pod
-//! is removed, and its successor is created with that state.
+//! After each step the same command can go on: the mark and the new recorded state are written
+//! before the Pod is removed, and its successor is created with that state.
 
 mod steps;
 
@@ -19,7 +19,8 @@ use crate::render::{Terminal, printable};
 use crate::snapshot::{Namespaces, Node, Resource, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
-/// How long a disruption budget may take to allow an eviction after the Pod before has become Ready.
+/// How long a disruption budget may take to allow an eviction after the Pod before has become
+/// Ready.
 const BUDGET_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Job<'a> {
@@ -127,8 +128,8 @@ impl Job<'_> {
         let (moves, mut refused) = self.plan(snapshot, pods).await?;
         // The exit code does not depend on the order of the names.
         refused.sort_by_key(Failure::exit_code);
-        // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all
-        // of them moved.
+        // A user who empties a node wants to move as many Pods as possible. A user who names Pods
+        // wants all of them moved.
         if args.node.is_none() || moves.is_empty() {
             let refused = refused
                 .iter()
@@ -168,8 +169,8 @@ impl Job<'_> {
         Ok(self.move_all(&moves).await?.max(outcome))
     }
 
-    /// Decides, rehearses and shows the move of each Pod. Returns the moves, and why the other Pods cannot be
-    /// moved.
+    /// Decides, rehearses and shows the move of each Pod. Returns the moves, and why the other Pods
+    /// cannot be moved.
     async fn plan(
         &self,
         snapshot: &Snapshot,
@@ -184,7 +185,8 @@ impl Job<'_> {
         }
         order(&mut decided);
         for one in decided {
-            // A budget that allows one eviction at a time may allow this one after the moves before.
+            // A budget that allows one eviction at a time may allow this one after the moves
+            // before.
             let budget = if moves.is_empty() {
                 Budget::Within(Duration::ZERO)
             } else {
@@ -220,8 +222,8 @@ impl Job<'_> {
             .await
     }
 
-    /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the first Pod
-    /// that does not become Ready and recorded; with `--node`, a refused Pod is skipped.
+    /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the
+    /// first Pod that does not become Ready and recorded; with `--node`, a refused Pod is skipped.
     async fn move_all(&self, moves: &[PodMove]) -> Result<Outcome, Failure> {
         let mut outcome = Outcome::Well;
         for (number, shown) in moves.iter().enumerate() {
@@ -251,7 +253,8 @@ impl Job<'_> {
         Ok(outcome)
     }
 
-    /// Decides a shown move again, since the cluster may have changed. None if nothing is left to do.
+    /// Decides a shown move again, since the cluster may have changed. None if nothing is left to
+    /// do.
     async fn prepare(&self, shown: &PodMove) -> Result<Option<(Snapshot, PodMove)>, Failure> {
         let snapshot = self.read().await?;
         let Some(now) = self.decide(&snapshot, &shown.name())? else {

@@ -65,16 +65,16 @@ impl Address {
         })
     }
 
-    /// Reads the object to write its states. Fails if the cluster's definition hides some states: the write
-    /// would lose the hidden ones.
+    /// Reads the object to write its states. Fails if the cluster's definition hides some states:
+    /// the write would lose the hidden ones.
     pub(super) async fn read_to_write(&self, client: &Client) -> Result<Value, Failure> {
         for _ in 0..TRIES {
             let mut object = self.read(client).await?;
             if !may_hide_states(&object) {
                 return Ok(object);
             }
-            // Only a definition without the compact form hides states, and the answer to a dry run shows
-            // that.
+            // Only a definition without the compact form hides states, and the answer to a dry run
+            // shows that.
             let metadata = &object["metadata"];
             let body = json!({
                 "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},

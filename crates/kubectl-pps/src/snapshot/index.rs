@@ -1,5 +1,5 @@
-//! Finds objects of a snapshot by what refers to them. Building it takes linear time, however many objects
-//! there are.
+//! Finds objects of a snapshot by what refers to them. Building it takes linear time, however many
+//! objects there are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -103,8 +103,8 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// All workloads that a living PersistentPodState names, in order, each with its PersistentPodStates: the
-    /// first one governs.
+    /// All workloads that a living PersistentPodState names, in order, each with its
+    /// PersistentPodStates: the first one governs.
     pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
         self.targeting
             .iter()
@@ -124,7 +124,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Whether the sidecar may record this Pod here: the PersistentPodState governs its workload and records.
+    /// Whether the sidecar may record this Pod here: the PersistentPodState governs its workload
+    /// and records.
     pub fn may_record(&self, pps: &Pps, pod: &Pod) -> bool {
         let records = pps
             .recording()

@@ -1,5 +1,5 @@
-//! The objects. They stay JSON: the scheduler, the policy and the recorder take them so, and a Pod is most of
-//! a cluster's memory; the fields that are read are read here.
+//! The objects. They stay JSON: the scheduler, the policy and the recorder take them so, and a Pod
+//! is most of a cluster's memory; the fields that are read are read here.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -43,7 +43,8 @@ pub type Pps = Object<kind::Pps>;
 pub type Workload = Object<kind::Workload>;
 
 impl<K> Object<K> {
-    /// None without a name, or without a namespace if it has to have one. Managed fields are dropped.
+    /// None without a name, or without a namespace if it has to have one. Managed fields are
+    /// dropped.
     fn keep(mut value: Value, is_namespaced: bool) -> Option<Self> {
         value["metadata"]["name"].as_str()?;
         if is_namespaced {
@@ -188,7 +189,8 @@ impl Pod {
             .is_some_and(forbids_recording)
     }
 
-    /// Whether it has the mark of a move, which may have been interrupted. The mark needs the exemption.
+    /// Whether it has the mark of a move, which may have been interrupted. The mark needs the
+    /// exemption.
     pub fn is_marked(&self) -> bool {
         self.is_exempt() && self.annotation(MOVE_ANNOTATION).is_some()
     }
@@ -262,8 +264,8 @@ impl Node {
         self.value["spec"]["unschedulable"] == true
     }
 
-    /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler looks at
-    /// taints only.
+    /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler
+    /// looks at taints only.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready")
             .is_none_or(|ready| ready["status"] == "True")
@@ -306,7 +308,8 @@ impl Pps {
         ))
     }
 
-    /// Whether the sidecar says that the namespace is in scope. In others, nothing is recorded or injected.
+    /// Whether the sidecar says that the namespace is in scope. In others, nothing is recorded or
+    /// injected.
     pub fn is_enabled(&self) -> bool {
         self.recording()
             .is_none_or(|(_, reason, _)| reason != Reason::NamespaceNotEnabled.as_str())
@@ -360,8 +363,8 @@ impl Workload {
         wanted(&self.value["spec"], self.name()).filter(move |_| !self.is_terminating())
     }
 
-    /// Whether a Pod is of a template that its successor will not have. Not known, and so false, until the
-    /// controller has seen the latest template.
+    /// Whether a Pod is of a template that its successor will not have. Not known, and so false,
+    /// until the controller has seen the latest template.
     pub fn has_replaced(&self, pod: &Pod) -> bool {
         !is_unobserved(&self.value) && has_other_template(pod.object(), &self.value)
     }

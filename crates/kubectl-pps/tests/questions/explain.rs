@@ -231,8 +231,8 @@ fn without_the_right_to_read_nodes_the_scheduler_and_the_pin_are_told() {
     world.forbid(Resource::Nodes);
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    let says = "db-0 is Pending: its recorded state requires kubernetes.io/hostname=node-3. \
-                The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
+    let says = "db-0 is Pending: its recorded state requires kubernetes.io/hostname=node-3. The \
+                scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
     assert_eq!(answer.answer, says);
     let text = shown(&answer);
     assert!(
@@ -251,7 +251,8 @@ fn a_pod_that_waits_although_nodes_could_take_it_is_told_what_the_scheduler_says
         (answer.verdict, answer.outcome()),
         (Verdict::Unscheduled, Outcome::NotWell)
     );
-    let says = ", as far as is known here. The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
+    let says = ", as far as is known here. The scheduler says: 0/4 nodes are available: 4 node(s) \
+                didn't match.";
     assert!(answer.answer.ends_with(says), "{}", answer.answer);
     shown(&answer);
 }
@@ -315,8 +316,8 @@ fn a_pod_that_was_refused_shows_the_refusal() {
     let mut world = World::new();
     world.workload("db", 2, &required(&[ZONE]));
     world.ready_pod("db", 0, "node-0");
-    let refusal = "create Pod db-1 in StatefulSet db failed error: admission webhook \"pps\" denied the request: \
-                   PersistentPodState db cannot be read";
+    let refusal = "create Pod db-1 in StatefulSet db failed error: admission webhook \"pps\" \
+                   denied the request: PersistentPodState db cannot be read";
     let refusals = [refusal.to_owned()];
     let answer = world.explain("db-1", &refusals).unwrap();
     assert_eq!(answer.verdict, Verdict::Refused);
@@ -550,8 +551,8 @@ fn a_pin_to_a_zone_is_not_called_one_to_a_node() {
     let fact = ask(&mut world, "db-0").facts[0].clone();
     assert_eq!(
         fact,
-        "If it were deleted now, it would probably start on node-1 or node-3. \
-         Its recorded state requires topology.kubernetes.io/zone=b."
+        "If it were deleted now, it would probably start on node-1 or node-3. Its recorded state \
+         requires topology.kubernetes.io/zone=b."
     );
     world.workload("web", 1, &json!({}));
     world.ready_pod("web", 0, "node-0");

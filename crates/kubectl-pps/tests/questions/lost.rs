@@ -47,8 +47,9 @@ fn a_pod_that_cannot_end_because_its_node_has_no_power_is_told_what_ends_it() {
     );
     assert_eq!(
         answer.answer,
-        "db-0 is being deleted, and its node node-3 has not been Ready since 2026-11-23T00:44:10Z, so nothing confirms that the \
-         Pod has stopped. It ends when node-3 is back, or when its Node object is deleted."
+        "db-0 is being deleted, and its node node-3 has not been Ready since \
+         2026-11-23T00:44:10Z, so nothing confirms that the Pod has stopped. It ends when node-3 \
+         is back, or when its Node object is deleted."
     );
     let [delete] = answer.remedies.as_slice() else {
         panic!("{answer:#?}")
@@ -91,10 +92,12 @@ fn a_pod_that_the_policy_refuses_is_told_how_to_start_meanwhile() {
     let refused = |name: &str| {
         [
             format!(
-                "create Pod db-0 in StatefulSet db failed error: admission webhook \"{name}\" denied the request: cannot look up"
+                "create Pod db-0 in StatefulSet db failed error: admission webhook \"{name}\" \
+                 denied the request: cannot look up"
             ),
             format!(
-                "create Pod db-0 in StatefulSet db failed error: Internal error occurred: failed calling webhook \"{name}\": EOF"
+                "create Pod db-0 in StatefulSet db failed error: Internal error occurred: failed \
+                 calling webhook \"{name}\": EOF"
             ),
         ]
     };
@@ -109,7 +112,8 @@ fn a_pod_that_the_policy_refuses_is_told_how_to_start_meanwhile() {
                 answer.commands(),
                 [
                     "kubectl pps check",
-                    "kubectl label namespace shop persistent-pod-state/injection=disabled --overwrite",
+                    "kubectl label namespace shop persistent-pod-state/injection=disabled \
+                     --overwrite",
                 ]
             );
             let consequence = answer.remedies[1].consequence.as_deref().unwrap();

@@ -85,7 +85,8 @@ fn a_running_pod_that_a_move_has_left_without_a_place_is_not_well() {
     world.pod("db", 0, &pod);
     let asked = ask(&mut world);
     assert!(asked.remedies.is_empty(), "{asked:?}");
-    let fact = "The sidecar does not record the Pod (annotation kruise.io/record-persistent-pod-state: \"false\").";
+    let fact = "The sidecar does not record the Pod (annotation \
+                kruise.io/record-persistent-pod-state: \"false\").";
     assert!(asked.facts.contains(&fact.to_owned()), "{asked:?}");
     let answer = world.status(None).unwrap();
     assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::Well, 0));
@@ -117,7 +118,8 @@ fn after_another_pin_a_pending_pod_still_waits_for_what_it_was_created_with() {
     world.pending_pod("db", 0, &[(HOSTNAME, "node-3")]);
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let answer = ask(&mut world);
-    let begin = "db-0 is Pending: when it was created, its recorded state required kubernetes.io/hostname=node-3.";
+    let begin = "db-0 is Pending: when it was created, its recorded state required \
+                 kubernetes.io/hostname=node-3.";
     assert!(answer.answer.starts_with(begin), "{}", answer.answer);
     assert!(
         answer

@@ -1,4 +1,5 @@
-//! What `status` and `explain` answer a user who may not read everything: nothing unread is stated as absent.
+//! What `status` and `explain` answer a user who may not read everything: nothing unread is stated
+//! as absent.
 
 use kubectl_pps::decide::explain::{Cause, Verdict};
 use kubectl_pps::snapshot::{Resource, Unread};
@@ -41,8 +42,9 @@ fn assert_nothing_is_denied(answer: &Explained) {
     for denial in DENIALS {
         assert!(!all.contains(denial), "{denial:?} is in {all}");
     }
-    let note = "you have no permission to list persistentpodstates.apps.kruise.io in namespace shop, so it is not known which \
-                states are recorded, nor where a new Pod would start";
+    let note = "you have no permission to list persistentpodstates.apps.kruise.io in namespace \
+                shop, so it is not known which states are recorded, nor where a new Pod would \
+                start";
     assert_eq!(answer.notes.last().map(String::as_str), Some(note));
 }
 
@@ -60,8 +62,8 @@ fn a_persistentpodstate_that_may_not_be_read_is_not_denied() {
         answer.facts,
         [
             "Whether a PersistentPodState governs StatefulSet db is not known.",
-            "Injected from PersistentPodState db when the Pod was created, 2026-11-22T19:00:00Z: requires \
-             kubernetes.io/hostname=node-3.",
+            "Injected from PersistentPodState db when the Pod was created, 2026-11-22T19:00:00Z: \
+             requires kubernetes.io/hostname=node-3.",
         ]
     );
     // Its node was deleted.
@@ -97,7 +99,8 @@ fn what_keeps_a_pending_pod_is_what_it_was_created_with_if_what_is_recorded_may_
     world.forbid(Resource::PersistentPodStates);
     let answer = explained(&world, "db-0").unwrap();
     assert_nothing_is_denied(&answer);
-    let begin = "db-0 is Pending: when it was created, its recorded state required kubernetes.io/hostname=node-3";
+    let begin = "db-0 is Pending: when it was created, its recorded state required \
+                 kubernetes.io/hostname=node-3";
     assert!(answer.answer.starts_with(begin), "{}", answer.answer);
     assert_eq!(answer.outcome(), Outcome::NotWell);
     assert_eq!(
@@ -126,7 +129,8 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
     assert_eq!(answer.cause, Cause::NoWorkload { is_known: false });
     assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "web-0").unwrap_err();
-    let expected = "cannot explain Pod web-0: you have no permission to list statefulsets.apps in namespace shop";
+    let expected = "cannot explain Pod web-0: you have no permission to list statefulsets.apps in \
+                    namespace shop";
     assert_eq!(said(&failure), (expected.into(), 2));
 }
 
@@ -165,7 +169,8 @@ fn a_workload_whose_persistentpodstate_may_not_be_read_is_not_told_to_get_one() 
     assert_eq!(answer.pods[0].node.as_deref(), Some("node-3"));
     assert_eq!(answer.outcome(), Outcome::Incomplete);
     let failure = came_back().status(Some("web")).unwrap_err();
-    let expected = "cannot find workload web: you have no permission to list persistentpodstates.apps.kruise.io";
+    let expected = "cannot find workload web: you have no permission to list \
+                    persistentpodstates.apps.kruise.io";
     assert_eq!(said(&failure), (format!("{expected} in namespace shop"), 2));
 }
 

@@ -1,4 +1,5 @@
-//! What `status` and `explain` say of Pods that look well, or wait for something that does not come.
+//! What `status` and `explain` say of Pods that look well, or wait for something that does not
+//! come.
 
 use kubectl_pps::Outcome;
 use kubectl_pps::decide::explain::Verdict;
@@ -145,7 +146,8 @@ fn a_pod_whose_node_is_not_ready_is_told_so_at_once() {
     assert_eq!(answer.outcome(), Outcome::NotWell);
     assert_eq!(
         answer.answer,
-        "db-0 is on node-3, where it is recorded. node-3 has not been Ready, so nothing confirms whether the Pod still runs."
+        "db-0 is on node-3, where it is recorded. node-3 has not been Ready, so nothing confirms \
+         whether the Pod still runs."
     );
     let [delete] = answer.remedies.as_slice() else {
         panic!("{answer:#?}")

@@ -34,8 +34,8 @@ pub(super) enum Children {
 }
 
 impl Positions {
-    /// Where a field is: `spec.template.spec.containers[0].name`. If there is no such field, where the
-    /// innermost value that should have it begins. Keys may have dots in them.
+    /// Where a field is: `spec.template.spec.containers[0].name`. If there is no such field, where
+    /// the innermost value that should have it begins. Keys may have dots in them.
     pub fn find(&self, path: &str) -> Place {
         match &self.children {
             Children::None => self.start,

@@ -25,7 +25,8 @@ pub(super) fn resolve(text: &str, tag: Option<&str>) -> Scalar {
     }
 }
 
-/// Whether every reader takes a plain scalar for a string. Some know the numbers of YAML 1.2, and dates.
+/// Whether every reader takes a plain scalar for a string. Some know the numbers of YAML 1.2, and
+/// dates.
 pub(crate) fn is_read_as_string(text: &str) -> bool {
     plain(text).is_none()
         && text != "="

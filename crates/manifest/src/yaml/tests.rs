@@ -93,7 +93,8 @@ fn keys_are_strings_whatever_they_are_in_yaml() {
 
 #[test]
 fn a_field_is_where_its_key_is_and_an_item_where_it_begins() {
-    let text = "metadata:\n  labels:\n    a.b/c: x\n    a: y\nspec:\n  list:\n  - name: one\n  - {name: zwei, \"ü😀\": 1}\n";
+    let text = "metadata:\n  labels:\n    a.b/c: x\n    a: y\nspec:\n  list:\n  - name: one\n  - \
+                {name: zwei, \"ü😀\": 1}\n";
     let positions = parse_one(text).unwrap().positions;
     for (path, line, column) in [
         ("", 1, 1),

@@ -24,7 +24,8 @@ impl Credentials {
                 file,
             })),
             Ok(DockerCredential::IdentityToken(_)) => bail!(
-                "log in to {registry} with user and password: identity tokens, as in {}, are not supported",
+                "log in to {registry} with user and password: identity tokens, as in {}, are not \
+                 supported",
                 file.display()
             ),
             Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),

@@ -31,16 +31,19 @@ impl RequestContext {
         let advice = match (status(failure), find_tls_error(failure)) {
             (Some(401 | 403), _) => match credentials {
                 Some(Credentials { user, file, .. }) => format!(
-                    "{host} rejects user {user:?}: run `docker login {host}`, or correct the password in {}",
+                    "{host} rejects user {user:?}: run `docker login {host}`, or correct the \
+                     password in {}",
                     file.display()
                 ),
                 None => format!("{host} requires a login: run `docker login {host}`"),
             },
             (Some(404), _) if *operation == RegistryOperation::Pull => format!(
-                "{host}/{repository} has no such tag: push it first with `make publish`, or correct the reference"
+                "{host}/{repository} has no such tag: push it first with `make publish`, or \
+                 correct the reference"
             ),
             (_, Some(rustls::Error::InvalidCertificate(UnknownIssuer))) => format!(
-                "the certificate of {host} is signed by an unknown authority: pass the authority's certificate with --ca-file"
+                "the certificate of {host} is signed by an unknown authority: pass the \
+                 authority's certificate with --ca-file"
             ),
             // An HTTP response is no TLS message.
             (_, Some(rustls::Error::InvalidMessage(_))) => {
@@ -75,8 +78,8 @@ fn status(failure: &Failure) -> Option<u16> {
     }
 }
 
-/// Finds the error of the TLS handshake in a chain of errors. An `io::Error` does not report the error that
-/// it wraps as its source.
+/// Finds the error of the TLS handshake in a chain of errors. An `io::Error` does not report the
+/// error that it wraps as its source.
 fn find_tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     let wrapped = error
         .downcast_ref::<io::Error>()
@@ -124,7 +127,8 @@ mod tests {
     #[test]
     fn explains_each_status_in_one_line_that_says_what_to_do() {
         use RegistryOperation::{Pull, Push};
-        let login = "r.example rejects user \"me\": run `docker login r.example`, or correct the password in /here/config.json";
+        let login = "r.example rejects user \"me\": run `docker login r.example`, or correct the \
+                     password in /here/config.json";
         for (user, operation, code, message, wanted) in [
             (Some("me"), Push, 401, "", login),
             (

@@ -1,7 +1,8 @@
 //! How much a PPS holds, and which states have to wait because it holds no more.
 //!
-//! An object is kept below a limit. The API server may store less: that depends on etcd's flags, and only its
-//! refusals tell. Changes that make the object smaller are written first, and of the others as many as fit.
+//! An object is kept below a limit. The API server may store less: that depends on etcd's flags,
+//! and only its refusals tell. Changes that make the object smaller are written first, and of the
+//! others as many as fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +38,8 @@ pub(crate) struct Capacity {
     pub refused: Option<usize>,
     /// Pods whose states wait for capacity.
     pub(super) deferred: BTreeSet<Arc<str>>,
-    /// Even a write that added nothing but the condition was refused: the next one leaves the header out.
+    /// Even a write that added nothing but the condition was refused: the next one leaves the
+    /// header out.
     pub(super) header_refused: bool,
     /// The reason of the present Event about the capacity.
     pub(super) reported: Option<Reason>,
@@ -121,9 +123,9 @@ impl Capacity {
         })
     }
 
-    /// Selects the changes that fit: no new entry makes the object larger than `limit` bytes, and nothing
-    /// makes it larger than what the API server stores. `deferred` are the Pods of earlier decisions that
-    /// still wait. The object keeps the form that it has.
+    /// Selects the changes that fit: no new entry makes the object larger than `limit` bytes, and
+    /// nothing makes it larger than what the API server stores. `deferred` are the Pods of earlier
+    /// decisions that still wait. The object keeps the form that it has.
     pub(crate) fn fit(
         &self,
         status: &PpsStatus,
@@ -148,8 +150,8 @@ impl Capacity {
                 sizes,
             };
         }
-        // An entry whose Pod has moved to a node with a longer name must not keep the Pod where it was: only
-        // what the API server refuses holds it up.
+        // An entry whose Pod has moved to a node with a longer name must not keep the Pod where it
+        // was: only what the API server refuses holds it up.
         let holds_up_growth = is_refused(sizes);
         let grows = |change: &EntryChange| {
             let (before, after) = plain_sizes(&status.pod_states, change);
@@ -178,8 +180,8 @@ impl Capacity {
         }
     }
 
-    /// The API server has stored entries of these sizes. Returns the deferred Pods that may be tried again,
-    /// and whether the header has to be written.
+    /// The API server has stored entries of these sizes. Returns the deferred Pods that may be
+    /// tried again, and whether the header has to be written.
     pub(crate) fn on_written(&mut self, sizes: Sizes) -> (BTreeSet<Arc<str>>, bool) {
         let before = std::mem::replace(&mut self.sizes, sizes).stored;
         let is_below = |refused| refused > sizes.stored + 2 * LEAST_STEP;
@@ -198,8 +200,8 @@ impl Capacity {
         self.refused = Some(self.refused.map_or(size, |refused| refused.min(size)));
     }
 
-    /// Forgets what was refused, since the API server may take more by now. Returns the Pods that had to
-    /// wait; nothing if nothing was refused or deferred.
+    /// Forgets what was refused, since the API server may take more by now. Returns the Pods that
+    /// had to wait; nothing if nothing was refused or deferred.
     pub(crate) fn reset(&mut self) -> Option<BTreeSet<Arc<str>>> {
         let is_limited = self.refused.take().is_some() || !self.deferred.is_empty();
         self.header_refused = false;
@@ -235,7 +237,8 @@ pub(crate) struct EntryChange {
     pub pod: Arc<str>,
     pub after: Option<PodState>,
     pub patch: Value,
-    /// Since when the Pod has been Ready, in Unix seconds, if this is the first record of it on its node.
+    /// Since when the Pod has been Ready, in Unix seconds, if this is the first record of it on its
+    /// node.
     pub ready_since: Option<i64>,
     /// The workload to which the entry belongs once it is stored, while the status names another.
     pub renewed_for: Option<Arc<str>>,

@@ -1,5 +1,5 @@
-//! Which notices users get, and how many of them become Events. Whoever causes many, by mistake or on
-//! purpose, must not fill the API server with them.
+//! Which notices users get, and how many of them become Events. Whoever causes many, by mistake or
+//! on purpose, must not fill the API server with them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use pps_core::Reason;
 
 use crate::facts::{GroupKind, Subject, WorkloadKey};
 
-/// How many different notices are remembered of a workload. Several problems at once are each reported once.
+/// How many different notices are remembered of a workload. Several problems at once are each
+/// reported once.
 const MAX_REMEMBERED: usize = 8;
 
 /// Events about one object: at most this many at once, and then one for each pause.
@@ -25,11 +26,12 @@ const TOTAL: Rate = Rate {
     burst: 200,
     pause: Duration::from_millis(200),
 };
-/// How many objects and namespaces are tracked. Each new one has spent of the total budget, so that it takes
-/// long until all are forgotten.
+/// How many objects and namespaces are tracked. Each new one has spent of the total budget, so that
+/// it takes long until all are forgotten.
 const MAX_TRACKED: usize = 4096;
 
-/// What was reported to users, by workload, so that nothing is reported twice until its annotations change.
+/// What was reported to users, by workload, so that nothing is reported twice until its annotations
+/// change.
 #[derive(Debug, Default)]
 pub(super) struct Reported(HashMap<WorkloadKey, BTreeSet<(Reason, String)>>);
 
@@ -71,7 +73,8 @@ struct Rate {
     pause: Duration,
 }
 
-/// By object, by namespace, and the total under an empty name. The log has the notices beyond it, too.
+/// By object, by namespace, and the total under an empty name. The log has the notices beyond it,
+/// too.
 #[derive(Debug, Default)]
 pub struct EventBudget(HashMap<String, Spent>);
 
@@ -83,8 +86,8 @@ struct Spent {
 }
 
 impl EventBudget {
-    /// Spends one Event about this object. Returns whether it may be published. Those that tell of no problem
-    /// leave half of each budget to others: a workload may be scaled every minute.
+    /// Spends one Event about this object. Returns whether it may be published. Those that tell of
+    /// no problem leave half of each budget to others: a workload may be scaled every minute.
     pub fn spend(&mut self, subject: &Subject, is_warning: bool, now: Instant) -> bool {
         if self.0.len() >= MAX_TRACKED {
             self.0.clear();

@@ -1,6 +1,6 @@
-//! The objects that the sidecar makes for a workload: whether to create, change, delete or leave the
-//! generated PPS of an annotated one, and the alias through which the policy finds a PPS of another name than
-//! its workload's without a list (see [`pps_core::governing`]).
+//! The objects that the sidecar makes for a workload: whether to create, change, delete or leave
+//! the generated PPS of an annotated one, and the alias through which the policy finds a PPS of
+//! another name than its workload's without a list (see [`pps_core::governing`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,17 +16,18 @@ use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, R
 /// What has to be done about a generated PPS, or an alias.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratedPps {
-    /// Create the object. If there is one of this name already, the API server refuses: nothing is taken
-    /// over.
+    /// Create the object. If there is one of this name already, the API server refuses: nothing is
+    /// taken over.
     Create {
         key: NamespacedName,
         body: Value,
         is_alias: bool,
     },
-    /// Change the fields that come from annotations, and the owner, if the object still has the UID and the
-    /// resource version in this merge patch.
+    /// Change the fields that come from annotations, and the owner, if the object still has the UID
+    /// and the resource version in this merge patch.
     Update { key: NamespacedName, patch: Value },
-    /// Delete the object, if it still has this UID and resource version: a user may just have taken it over.
+    /// Delete the object, if it still has this UID and resource version: a user may just have taken
+    /// it over.
     Delete {
         key: NamespacedName,
         uid: String,
@@ -42,8 +43,9 @@ impl GeneratedPps {
         }
     }
 
-    /// Whether the workload has to be as the watch has shown it: the write deletes its PPS, or names it as an
-    /// owner, and the garbage collector deletes what has an owner that no longer exists.
+    /// Whether the workload has to be as the watch has shown it: the write deletes its PPS, or
+    /// names it as an owner, and the garbage collector deletes what has an owner that no longer
+    /// exists.
     pub fn depends_on_workload(&self) -> bool {
         match self {
             Self::Update { patch, .. } => !patch["metadata"]["ownerReferences"].is_null(),
@@ -81,16 +83,18 @@ pub(super) struct View<'a> {
     pub aliases: &'a Aliases,
 }
 
-/// The aliases that exist, the workloads that need one, and the workloads for which an object is being made.
+/// The aliases that exist, the workloads that need one, and the workloads for which an object is
+/// being made.
 #[derive(Debug, Default)]
 pub(super) struct Aliases {
     pub objects: BTreeMap<NamespacedName, PpsFact>,
     /// Why the API server or a policy has refused these.
     pub refused: BTreeMap<NamespacedName, String>,
-    /// By the name of the alias: the workloads that need one, or needed one when they were last examined.
-    /// They are examined when the object of this name changes.
+    /// By the name of the alias: the workloads that need one, or needed one when they were last
+    /// examined. They are examined when the object of this name changes.
     pub waiting: BTreeMap<NamespacedName, WorkloadKey>,
-    /// Workloads whose generated PPS or alias is being written, and whether another write was asked for.
+    /// Workloads whose generated PPS or alias is being written, and whether another write was asked
+    /// for.
     pub in_flight: HashMap<WorkloadKey, bool>,
 }
 
@@ -107,7 +111,8 @@ impl Aliases {
         }
     }
 
-    /// Whether an object of this workload is being written. If so, another write is asked for after it.
+    /// Whether an object of this workload is being written. If so, another write is asked for after
+    /// it.
     pub(super) fn is_write_in_flight(&mut self, workload: &WorkloadKey) -> bool {
         self.in_flight
             .get_mut(workload)
@@ -155,7 +160,8 @@ pub(super) fn decide_generated(view: &View<'_>) -> Decision {
             Ok(key) => (key.map(|key| create(key, workload, &request)), None),
             Err(holder) => {
                 let advice = format!(
-                    "point the targetRef of PersistentPodState {} at this workload, or delete it: it has the name that a generated one needs, and none is generated until then",
+                    "point the targetRef of PersistentPodState {} at this workload, or delete it: \
+                     it has the name that a generated one needs, and none is generated until then",
                     holder.name
                 );
                 (None, Some((Reason::NameConflict, advice)))
@@ -187,8 +193,8 @@ impl<'a> View<'a> {
         claims.find(|(_, pps)| pps.fact.generated && !pps.fact.terminating)
     }
 
-    /// A name for the generated PPS. None if another PPS serves the workload already, or the name is becoming
-    /// free; an error, with the object that has the name, if no name is free.
+    /// A name for the generated PPS. None if another PPS serves the workload already, or the name
+    /// is becoming free; an error, with the object that has the name, if no name is free.
     fn free_name(&self) -> Result<Option<NamespacedName>, NamespacedName> {
         if self.objects.claims(self.key).next().is_some() {
             return Ok(None);
@@ -247,7 +253,8 @@ fn update(
     })
 }
 
-/// The owners that an object should have: those of other users, and the workload in place of its predecessor.
+/// The owners that an object should have: those of other users, and the workload in place of its
+/// predecessor.
 fn owners(workload: &WorkloadFact, target: &TargetReference, before: &[Owner]) -> Vec<Owner> {
     let is_predecessor = |owner: &Owner| {
         owner.kind == target.kind
@@ -281,8 +288,8 @@ fn create(key: NamespacedName, workload: &WorkloadFact, request: &Request) -> Ge
     }
 }
 
-/// What has to change in a spec: the fields that annotations name, and those that they named before. A field
-/// that no annotation names and that somebody else set stays.
+/// What has to change in a spec: the fields that annotations name, and those that they named
+/// before. A field that no annotation names and that somebody else set stays.
 fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
     let (asked, actual) = (json!(asked), json!(pps.fact.spec));
     let mut patch = Map::new();
@@ -351,7 +358,8 @@ pub(super) fn decide_alias(view: &View<'_>) -> Decision {
         // The policy cannot find the PPS: somebody else's object has the name of the alias.
         (Some((key, _)), _) => {
             let advice = format!(
-                "create PersistentPodState {} under the name {}, or delete {}: that object has the name through which the policy would find it, so nothing is injected",
+                "create PersistentPodState {} under the name {}, or delete {}: that object has \
+                 the name through which the policy would find it, so nothing is injected",
                 key.name, view.key.object.name, name.name
             );
             Decision {

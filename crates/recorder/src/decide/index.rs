@@ -1,9 +1,10 @@
 //! The index: facts go in, decisions come out.
 //!
-//! A synchronous state machine without a cluster, a clock or a task, so that tests apply objects and compare
-//! the exact patches. It routes facts to the parts that keep them, and notes which entries are dirty: a Pod
-//! event marks the entry of its name, a node event those of the Pods on it. Decisions are made when a write
-//! is due, from the newest facts, so that any number of events become one write.
+//! A synchronous state machine without a cluster, a clock or a task, so that tests apply objects
+//! and compare the exact patches. It routes facts to the parts that keep them, and notes which
+//! entries are dirty: a Pod event marks the entry of its name, a node event those of the Pods on
+//! it. Decisions are made when a write is due, from the newest facts, so that any number of events
+//! become one write.
 
 mod decisions;
 mod intake;
@@ -46,11 +47,12 @@ pub struct Work {
     pub new_nodes: BTreeSet<Arc<str>>,
     /// Pods that may have to be deleted, since they wait for a node that no longer exists.
     pub evictions: BTreeSet<NamespacedName>,
-    /// How many Pods were bound to a node, by where that is compared with their recorded state (the value of
-    /// a metric's label), and by whether they carry the policy's annotation.
+    /// How many Pods were bound to a node, by where that is compared with their recorded state (the
+    /// value of a metric's label), and by whether they carry the policy's annotation.
     pub bound_pods: BTreeMap<(&'static str, bool), u64>,
     pub notices: Vec<Notice>,
-    /// The PPS objects have to be listed again, in a list of this revision: their definition has changed.
+    /// The PPS objects have to be listed again, in a list of this revision: their definition has
+    /// changed.
     pub relist_objects: Option<u64>,
 }
 
@@ -87,8 +89,8 @@ impl Index {
         selector.clone_into(&mut self.scope.selector);
     }
 
-    /// A definition without the compact form is `OpenKruise`'s: there each entry has about as many bytes of
-    /// managed fields, and what the `PolicyServer` gets includes them.
+    /// A definition without the compact form is `OpenKruise`'s: there each entry has about as many
+    /// bytes of managed fields, and what the `PolicyServer` gets includes them.
     fn object_limit(&self) -> usize {
         if self.compact_form.is_kept == Some(false) {
             self.size_limit / 2
@@ -97,7 +99,8 @@ impl Index {
         }
     }
 
-    /// Changes which objects get the compact form, and examines all again if that has changed anything.
+    /// Changes which objects get the compact form, and examines all again if that has changed
+    /// anything.
     pub fn change_compact_form(&mut self, change: impl FnOnce(&mut CompactForm)) {
         let before = self.compact_form;
         change(&mut self.compact_form);
@@ -141,9 +144,9 @@ impl Index {
         });
     }
 
-    /// The definition of PersistentPodState has changed: what was shown of the objects may be less than what
-    /// is stored, until they are listed again. They are not listed at once, because the API server learns of
-    /// the definition as late as the sidecar.
+    /// The definition of PersistentPodState has changed: what was shown of the objects may be less
+    /// than what is stored, until they are listed again. They are not listed at once, because the
+    /// API server learns of the definition as late as the sidecar.
     pub fn on_definition_changed(&mut self) {
         self.objects.definition_revision += 1;
         self.work.relist_objects = Some(self.objects.definition_revision);
@@ -154,8 +157,8 @@ impl Index {
         self.compact_form.is_kept == Some(true) && self.objects.is_current()
     }
 
-    /// What is known of the compact form. That the definition has it means nothing until the API server uses
-    /// it.
+    /// What is known of the compact form. That the definition has it means nothing until the API
+    /// server uses it.
     fn compact_form_in_use(&self) -> CompactForm {
         let is_kept = self
             .compact_form
@@ -167,9 +170,10 @@ impl Index {
         }
     }
 
-    /// Whether complete lists of everything have been seen, apart from the kinds of workloads that were
-    /// added. Before that nothing is decided, because an object that is not listed yet looks like one that is
-    /// gone. Nor is anything decided about a PPS before the kind of its workload is listed.
+    /// Whether complete lists of everything have been seen, apart from the kinds of workloads that
+    /// were added. Before that nothing is decided, because an object that is not listed yet looks
+    /// like one that is gone. Nor is anything decided about a PPS before the kind of its workload
+    /// is listed.
     pub fn is_complete(&self) -> bool {
         self.pods.facts.complete().is_some()
             && self.nodes.facts.complete().is_some()
@@ -177,8 +181,8 @@ impl Index {
             && self.is_interest_known()
     }
 
-    /// Whether StatefulSets and PPS objects are known, and so the keys that are of interest in Pods and
-    /// Nodes.
+    /// Whether StatefulSets and PPS objects are known, and so the keys that are of interest in Pods
+    /// and Nodes.
     pub fn is_interest_known(&self) -> bool {
         self.workloads.is_listed(&GroupKind::stateful_set())
             && self.objects.listed.complete().is_some()
@@ -218,7 +222,8 @@ impl Index {
             .map(|pending| pending.uid.as_str())
     }
 
-    /// Brings up all work again that could not be decided while a list was incomplete, or on a standby.
+    /// Brings up all work again that could not be decided while a list was incomplete, or on a
+    /// standby.
     pub fn retry_all(&mut self) {
         self.retry(|_| true);
     }
@@ -248,8 +253,8 @@ impl Index {
         }
     }
 
-    /// Retries every write that the API server refused as too large or did not store completely. It may
-    /// accept it by now.
+    /// Retries every write that the API server refused as too large or did not store completely. It
+    /// may accept it by now.
     pub fn retry_exceeded(&mut self) {
         self.change_all(TrackedPps::retry_exceeded);
     }
@@ -259,7 +264,8 @@ impl Index {
         self.change_all(TrackedPps::release_held);
     }
 
-    /// Ends a round and examines the surplus entries. A round takes as long as the grace period of nodes.
+    /// Ends a round and examines the surplus entries. A round takes as long as the grace period of
+    /// nodes.
     pub fn end_surplus_round(&mut self) {
         for (key, object) in &mut self.objects.tracked {
             let living = |workload: &WorkloadFact| self.pods.living(&key.namespace, &workload.uid);
@@ -310,7 +316,8 @@ impl Index {
         }
     }
 
-    /// Reports an object that cannot be read on its workload: nothing can be written into the object itself.
+    /// Reports an object that cannot be read on its workload: nothing can be written into the
+    /// object itself.
     fn report_unreadable(&mut self, key: &NamespacedName) {
         let Some(fact) = self.objects.tracked.get(key).map(|object| &object.fact) else {
             return;
@@ -321,11 +328,14 @@ impl Index {
         };
         let message = match self.compact_form.is_kept {
             Some(false) if is_hidden => format!(
-                "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {name}; do not change or delete the object until then, nothing is recorded in it"
+                "apply this product's definition of PersistentPodState again: the present one has \
+                 no field status.packed and hides the states of {name}; do not change or delete \
+                 the object until then, nothing is recorded in it"
             ),
             _ if is_hidden => return,
             _ => format!(
-                "correct PersistentPodState {name}: it cannot be read, so nothing is recorded in it: {error}"
+                "correct PersistentPodState {name}: it cannot be read, so nothing is recorded in \
+                 it: {error}"
             ),
         };
         self.report_on_target(key, Reason::UnreadableObject, message);
@@ -338,9 +348,9 @@ impl Index {
         }
     }
 
-    /// Marks the entry of a Pod in the objects of its owners, past and present, and in all others that have
-    /// an entry of its name: the Pod may be one of theirs after an orphaning delete, or if they targeted its
-    /// workload before.
+    /// Marks the entry of a Pod in the objects of its owners, past and present, and in all others
+    /// that have an entry of its name: the Pod may be one of theirs after an orphaning delete, or
+    /// if they targeted its workload before.
     fn mark_pod(&mut self, key: &NamespacedName, owners: &[Option<Arc<str>>]) {
         let workloads = owners
             .iter()
@@ -356,8 +366,8 @@ impl Index {
         }
     }
 
-    /// Marks the entries that have the name of a Pod of this workload, in whichever object: whether the Pod
-    /// is a former one depends on whether its workload exists.
+    /// Marks the entries that have the name of a Pod of this workload, in whichever object: whether
+    /// the Pod is a former one depends on whether its workload exists.
     fn mark_pods_of(&mut self, workload: &WorkloadKey, uid: &Arc<str>) {
         let namespace = &workload.object.namespace;
         for name in self

@@ -1,9 +1,10 @@
-//! Tracks how long each Node has been missing, and when to ask the API server whether it is really gone.
+//! Tracks how long each Node has been missing, and when to ask the API server whether it is really
+//! gone.
 //!
-//! A missing Node may come back, so nothing happens during the grace period. After it, the sidecar reads the
-//! Node from the API server before it drops any state because of it. A confirmation is valid for
-//! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one. Pods that require a
-//! Node which is gone have a grace period, too, before they may be evicted.
+//! A missing Node may come back, so nothing happens during the grace period. After it, the sidecar
+//! reads the Node from the API server before it drops any state because of it. A confirmation is
+//! valid for `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one.
+//! Pods that require a Node which is gone have a grace period, too, before they may be evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ impl MissingNodes {
         }
     }
 
-    /// Starts the grace period of a Node, from the beginning if one was running. Discards any confirmation
-    /// that is in flight: the Node may have been back in the meantime.
+    /// Starts the grace period of a Node, from the beginning if one was running. Discards any
+    /// confirmation that is in flight: the Node may have been back in the meantime.
     pub fn start_grace_period(&mut self, node: &Arc<str>, now: Instant) {
         self.cancel(node);
         self.nodes.insert(node.clone(), false);
@@ -63,8 +64,8 @@ impl MissingNodes {
         self.deadlines.take_due(now)
     }
 
-    /// Requests a confirmation that an overdue Node is gone. Does nothing for other Nodes, or while one is
-    /// requested already.
+    /// Requests a confirmation that an overdue Node is gone. Does nothing for other Nodes, or while
+    /// one is requested already.
     pub fn request_confirmation(&mut self, node: &Arc<str>, now: Instant) {
         if let Some(is_requested) = self.nodes.get_mut(node)
             && !self.deadlines.contains(node)
@@ -84,7 +85,8 @@ impl MissingNodes {
         is_current
     }
 
-    /// The API server has the Node: its grace period starts again. Returns false if the answer is obsolete.
+    /// The API server has the Node: its grace period starts again. Returns false if the answer is
+    /// obsolete.
     pub fn confirm_present(&mut self, node: &Arc<str>, now: Instant) -> bool {
         let is_current = self.nodes.get(node) == Some(&true);
         if is_current {
@@ -93,8 +95,8 @@ impl MissingNodes {
         is_current
     }
 
-    /// The confirmation failed. It is tried again after a backoff, or after `retry_after` if the server asked
-    /// for a longer wait. Returns the number of earlier failures.
+    /// The confirmation failed. It is tried again after a backoff, or after `retry_after` if the
+    /// server asked for a longer wait. Returns the number of earlier failures.
     pub fn confirmation_failed(
         &mut self,
         node: &Arc<str>,
@@ -111,8 +113,8 @@ impl MissingNodes {
     }
 }
 
-/// The unschedulable Pods, each with the time from which it may be evicted. Until then the sidecar waits: a
-/// Node that fits the Pod may be missing only for a moment.
+/// The unschedulable Pods, each with the time from which it may be evicted. Until then the sidecar
+/// waits: a Node that fits the Pod may be missing only for a moment.
 #[derive(Debug)]
 pub struct UnschedulablePods {
     /// The grace period before a Pod may be evicted.
@@ -143,7 +145,8 @@ impl UnschedulablePods {
         evictable_from.unwrap_or_else(|| self.track(pod, uid, now + self.period))
     }
 
-    /// Makes a Pod evictable now: the Node that it requires has been missing for the grace period already.
+    /// Makes a Pod evictable now: the Node that it requires has been missing for the grace period
+    /// already.
     pub fn skip_grace_period(&mut self, pod: &NamespacedName, uid: &str, now: Instant) {
         self.track(pod, uid, now);
     }

@@ -1,8 +1,8 @@
-//! Nodes, those that have only just appeared, and those that recorded states name and that do not exist,
-//! where the PPS says `nodeDeletionPolicy: Forget`.
+//! Nodes, those that have only just appeared, and those that recorded states name and that do not
+//! exist, where the PPS says `nodeDeletionPolicy: Forget`.
 //!
-//! Whether a node has been missing for long enough needs a clock, and whether it is gone at all needs a
-//! question to the API server. Both answers come from outside; here they are only kept.
+//! Whether a node has been missing for long enough needs a clock, and whether it is gone at all
+//! needs a question to the API server. Both answers come from outside; here they are only kept.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::facts::{NamespacedName, NodeFact, PpsFact};
 pub(crate) struct Nodes {
     /// Read-only outside, apart from the begin of a list.
     pub(super) facts: Store<Arc<str>, NodeFact>,
-    /// Nodes that may not have all their labels yet, and whether a state has a label that a node may get
-    /// back.
+    /// Nodes that may not have all their labels yet, and whether a state has a label that a node
+    /// may get back.
     pub(super) new: HashMap<Arc<str>, bool>,
     /// The entries that would be dropped with their node, each as PPS and Pod name, by node.
     pub(super) entries: HashMap<Arc<str>, BTreeSet<(NamespacedName, Arc<str>)>>,
@@ -29,7 +29,8 @@ pub(crate) struct Nodes {
 pub(crate) enum Absence {
     /// Its grace period has not ended; it may come back.
     InGracePeriod,
-    /// Its grace period has ended. Before anything is dropped, the API server has to confirm that it is gone.
+    /// Its grace period has ended. Before anything is dropped, the API server has to confirm that
+    /// it is gone.
     Overdue,
     /// The API server has just confirmed that there is no such node.
     Confirmed,

@@ -11,7 +11,8 @@ use crate::facts::{NamespacedName, PodFact};
 pub(crate) struct Pods {
     /// Read-only outside, apart from the begin and the end of a list.
     pub(super) facts: Store<NamespacedName, PodFact>,
-    /// By namespace and UID of the owner: anybody can name the UID of another namespace's workload in a Pod.
+    /// By namespace and UID of the owner: anybody can name the UID of another namespace's workload
+    /// in a Pod.
     by_owner: HashMap<(Arc<str>, Arc<str>), OwnedPods>,
     by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
     /// Pods with the policy's annotation that have no node yet.
@@ -96,8 +97,8 @@ impl Pods {
         self.by_node.get(node).into_iter().flatten()
     }
 
-    /// Notes whether a Pod waits for a node with the policy's annotation. Returns whether its eviction has to
-    /// be examined.
+    /// Notes whether a Pod waits for a node with the policy's annotation. Returns whether its
+    /// eviction has to be examined.
     pub(crate) fn set_pending(&mut self, key: &NamespacedName, pending: bool) -> bool {
         if pending {
             self.pending.insert(key.clone());

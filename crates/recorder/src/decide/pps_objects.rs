@@ -1,4 +1,5 @@
-//! All PPS objects: by name, by their entries and by the workload that they target; and the state of lists.
+//! All PPS objects: by name, by their entries and by the workload that they target; and the state
+//! of lists.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,8 +20,8 @@ pub(crate) struct PpsObjects {
     governing: HashMap<WorkloadKey, NamespacedName>,
     /// Follows the lists, which also have aliases.
     pub(super) listed: Store<NamespacedName, ()>,
-    /// The first revision whose lists show the objects as the present definition does; earlier ones may hide
-    /// states. It is 0 until a list was asked for because of a definition.
+    /// The first revision whose lists show the objects as the present definition does; earlier ones
+    /// may hide states. It is 0 until a list was asked for because of a definition.
     pub(super) definition_revision: u64,
 }
 
@@ -146,8 +147,9 @@ impl PpsObjects {
     }
 }
 
-/// How many entries an object has, by their stem and the name of the object. The entries of an object mostly
-/// have one stem, the name of its workload: one item for each stem takes less memory than one for each entry.
+/// How many entries an object has, by their stem and the name of the object. The entries of an
+/// object mostly have one stem, the name of its workload: one item for each stem takes less memory
+/// than one for each entry.
 #[derive(Debug, Default)]
 struct EntryIndex(BTreeMap<(NamespacedName, Arc<str>), usize>);
 

@@ -1,11 +1,11 @@
 //! When a write is due. Pure: times go in, keys come out.
 //!
-//! The API server rewrites the whole object at each status write, so the cost of a write grows with the
-//! number of states in the object. An object without recent writes is written at once. After a write, changes
-//! are batched for a window that grows with the object, or until they pause.
+//! The API server rewrites the whole object at each status write, so the cost of a write grows with
+//! the number of states in the object. An object without recent writes is written at once. After a
+//! write, changes are batched for a window that grows with the object, or until they pause.
 //!
-//! A failed write is retried later. Keys whose last write failed wait in a queue of their own: a write may
-//! take long to fail, and many of those must not hold up the others.
+//! A failed write is retried later. Keys whose last write failed wait in a queue of their own: a
+//! write may take long to fail, and many of those must not hold up the others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -20,21 +20,21 @@ const COMPACT_COST: usize = 1_000;
 /// How many times less an entry costs in the compact form.
 const COMPACT_DIVISOR: usize = 5;
 const LONGEST: Duration = Duration::from_secs(5);
-/// A pause of this part of the window ends it. A smaller part would end most windows early where Pods become
-/// Ready one after another: on a busy machine their changes do not arrive evenly.
+/// A pause of this part of the window ends it. A smaller part would end most windows early where
+/// Pods become Ready one after another: on a busy machine their changes do not arrive evenly.
 const PAUSE_PART: u32 = 4;
 /// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// For how long a write may be in flight. Each request is given up before; only checks of many objects that
-/// the API server is slow to answer take so long.
+/// For how long a write may be in flight. Each request is given up before; only checks of many
+/// objects that the API server is slow to answer take so long.
 const LONGEST_WRITE: Duration = Duration::from_mins(2);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
 
-/// What a write of an object with this many entries costs, as a number of entries in `podStates`. In the
-/// compact form the API server hardly notices how many there are; but each write has all entries of the
-/// buckets that it changes, so that it pays to collect some.
+/// What a write of an object with this many entries costs, as a number of entries in `podStates`.
+/// In the compact form the API server hardly notices how many there are; but each write has all
+/// entries of the buckets that it changes, so that it pays to collect some.
 pub fn write_cost(entries: usize, form: StoredForm) -> usize {
     match form {
         StoredForm::Plain => entries,
@@ -117,7 +117,8 @@ pub struct Batch<K> {
 struct Pending {
     /// When the oldest change was marked that has not been written.
     marked_at: Option<Instant>,
-    /// When it was taken, until a write of it has succeeded or failed. None follows if nothing had to change.
+    /// When it was taken, until a write of it has succeeded or failed. None follows if nothing had
+    /// to change.
     taken_at: Option<Instant>,
     not_before: Option<Instant>,
     /// The end of the window that the last write began.
@@ -143,7 +144,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.queue(key, due);
     }
 
-    /// Has this key examined again at this time, unless it is marked: nothing has changed, so no write waits.
+    /// Has this key examined again at this time, unless it is marked: nothing has changed, so no
+    /// write waits.
     pub fn revisit(&mut self, key: &K, time: Instant) {
         if !self.is_marked(key) {
             self.keys.entry(key.clone()).or_default().marked_at = None;
@@ -151,7 +153,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         }
     }
 
-    /// Puts a key into one of the queues: its last write may have failed or succeeded since it was there.
+    /// Puts a key into one of the queues: its last write may have failed or succeeded since it was
+    /// there.
     fn queue(&mut self, key: &K, due: Instant) {
         let Pending {
             not_before,
@@ -175,8 +178,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.due.contains(key) || self.failing.contains(key)
     }
 
-    /// How many keys wait for a write, and when the oldest of their changes was marked; failed writes do not
-    /// reset it. Looks at all keys, so call it now and then, not for each event.
+    /// How many keys wait for a write, and when the oldest of their changes was marked; failed
+    /// writes do not reset it. Looks at all keys, so call it now and then, not for each event.
     pub fn waiting(&self) -> (usize, Option<Instant>) {
         let marked = self.keys.iter().filter(|(key, _)| self.is_marked(key));
         let times = marked.filter_map(|(_, timing)| timing.marked_at);
@@ -235,8 +238,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         timing.not_before = None;
     }
 
-    /// A write of this key failed. The next one waits, twice as long after each failure, but at least as long
-    /// as the API server asks for.
+    /// A write of this key failed. The next one waits, twice as long after each failure, but at
+    /// least as long as the API server asks for.
     pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         let wait = FIRST_RETRY
@@ -260,8 +263,9 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         timing.conflicts
     }
 
-    /// A write of this key was not sent, because it rests on what has changed since. Like a failing key it
-    /// gives way to others, but it waits only from the second time in a row on, as after a conflict.
+    /// A write of this key was not sent, because it rests on what has changed since. Like a failing
+    /// key it gives way to others, but it waits only from the second time in a row on, as after a
+    /// conflict.
     pub fn not_sent(&mut self, key: &K, now: Instant) {
         let is_first = self.failures(key) == 0;
         self.retry_soon(key, now);
@@ -270,7 +274,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         }
     }
 
-    /// The API server is healthy, so the wait stays short. A longer wait would lose to a frequent writer.
+    /// The API server is healthy, so the wait stays short. A longer wait would lose to a frequent
+    /// writer.
     fn retry_soon(&mut self, key: &K, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.failures = timing.failures.min(MAX_CONFLICT_FAILURES);
@@ -283,8 +288,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.failing.cancel(key);
     }
 
-    /// Removes the timing of keys without recent writes. Otherwise the timing of every object ever written
-    /// would stay in memory.
+    /// Removes the timing of keys without recent writes. Otherwise the timing of every object ever
+    /// written would stay in memory.
     pub fn sweep(&mut self, now: Instant) {
         let (due, failing) = (&self.due, &self.failing);
         self.keys.retain(|key, timing| {

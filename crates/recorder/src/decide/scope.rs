@@ -6,8 +6,8 @@ use crate::facts::store::Store;
 
 #[derive(Debug, Default)]
 pub(super) struct Scope {
-    /// A label selector, which the API server evaluates. Empty if all namespaces are in scope; then they are
-    /// not watched.
+    /// A label selector, which the API server evaluates. Empty if all namespaces are in scope; then
+    /// they are not watched.
     pub selector: String,
     /// The namespaces that it selects.
     pub namespaces: Store<Arc<str>, ()>,

@@ -1,8 +1,9 @@
-//! The decision about one PPS: a pure function from a read-only [`View`] to the status that it should have.
+//! The decision about one PPS: a pure function from a read-only [`View`] to the status that it
+//! should have.
 //!
-//! Each step can be read alone: what keeps the PPS from recording ([`condition`]), what becomes of each entry
-//! ([`entries`]), in which form the states are written ([`form`]), which changes fit ([`Capacity::fit`]), and
-//! what the header says.
+//! Each step can be read alone: what keeps the PPS from recording ([`condition`]), what becomes of
+//! each entry ([`entries`]), in which form the states are written ([`form`]), which changes fit
+//! ([`Capacity::fit`]), and what the header says.
 //!
 //! [`Capacity::fit`]: super::capacity::Capacity::fit
 
@@ -37,23 +38,26 @@ use crate::workload::{PodOwnership, WorkloadPresence, forgets_state};
 pub struct StatusWrite {
     pub key: NamespacedName,
     pub uid: String,
-    /// A merge patch for its status subresource, which applies only to this UID and resource version.
+    /// A merge patch for its status subresource, which applies only to this UID and resource
+    /// version.
     pub patch: Value,
     /// How many entries it sets or removes.
     pub entries: usize,
     /// How many entries the object has after it.
     pub recorded: usize,
     pub workload: WorkloadKey,
-    /// What has to be read and checked before it is sent, if it drops entries or replaces recorded values.
+    /// What has to be read and checked before it is sent, if it drops entries or replaces recorded
+    /// values.
     pub loss_check: Option<LossCheck>,
     /// The form that all states of the object get with it, if it writes all of them.
     pub moves_to: Option<StoredForm>,
-    /// Whether the object has the compact form and keeps it: what the write does not name must still be
-    /// there.
+    /// Whether the object has the compact form and keeps it: what the write does not name must
+    /// still be there.
     pub keeps_compact_form: bool,
     /// How much it costs the API server, as a number of entries in `podStates`.
     pub cost: usize,
-    /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
+    /// Since when the Pods have been Ready that it records on their node for the first time, in
+    /// Unix seconds.
     pub newly_recorded: Vec<i64>,
 }
 
@@ -62,8 +66,8 @@ pub(crate) struct View<'a> {
     pub key: &'a NamespacedName,
     pub pps: &'a TrackedPps,
     pub workload: Option<&'a WorkloadFact>,
-    /// UID of the workload for which the states were recorded, unless a workload of another name has it: the
-    /// PPS targeted that workload before.
+    /// UID of the workload for which the states were recorded, unless a workload of another name
+    /// has it: the PPS targeted that workload before.
     pub former_uid: Option<&'a str>,
     pub coverage: KindCoverage,
     pub superseded_by: Option<&'a NamespacedName>,
@@ -75,7 +79,8 @@ pub(crate) struct View<'a> {
 }
 
 pub(super) struct Decision {
-    /// What to write, if something differs, and what the object has once the API server has stored it.
+    /// What to write, if something differs, and what the object has once the API server has stored
+    /// it.
     pub write: Option<(StatusWrite, InFlight)>,
     pub entries: EntryDecisions,
     /// What to report about the capacity, if little or none is left.
@@ -84,9 +89,9 @@ pub(super) struct Decision {
     pub useless_at: Option<usize>,
 }
 
-/// Decides the status of a PPS, examining only what is dirty. Returns nothing if any write would lose states
-/// that the API server hides. `size_limit` is the size that an object can have, in bytes; `now` is RFC 3339
-/// and stands in the condition if its status changes.
+/// Decides the status of a PPS, examining only what is dirty. Returns nothing if any write would
+/// lose states that the API server hides. `size_limit` is the size that an object can have, in
+/// bytes; `now` is RFC 3339 and stands in the condition if its status changes.
 pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<Decision> {
     let pps = view.pps;
     let obstacle = condition::obstacle(view);
@@ -265,8 +270,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the workload exists for which the entry of this Pod was recorded. `in_doubt` is the answer if
-    /// that is not known.
+    /// Whether the workload exists for which the entry of this Pod was recorded. `in_doubt` is the
+    /// answer if that is not known.
     pub(crate) fn presence_for(&self, name: &Arc<str>, in_doubt: bool) -> WorkloadPresence {
         let is_renewed = |workload: &WorkloadFact| {
             self.pps
@@ -286,7 +291,8 @@ impl<'a> View<'a> {
         ownership(self.pod(name), self.workload, self.former_uid)
     }
 
-    /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow to drop the entry with it.
+    /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow to drop the
+    /// entry with it.
     pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
         let absence = *self.nodes.missing.get(&*state.node_name)?;
         let spec = &self.pps.fact.spec;
@@ -295,8 +301,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a Pod is to the workload. `former_uid` is the UID of the workload that had its name before and for
-/// which the states were recorded.
+/// What a Pod is to the workload. `former_uid` is the UID of the workload that had its name before
+/// and for which the states were recorded.
 fn ownership(
     pod: Option<&PodFact>,
     workload: Option<&WorkloadFact>,
@@ -317,8 +323,9 @@ fn ownership(
     }
 }
 
-/// What a Pod is to its entry, which names this node. A Pod of a re-created workload that is on no node, or
-/// on another node, is not the Pod for which the entry was recorded, unless a user moves the Pod.
+/// What a Pod is to its entry, which names this node. A Pod of a re-created workload that is on no
+/// node, or on another node, is not the Pod for which the entry was recorded, unless a user moves
+/// the Pod.
 fn backing(
     ownership: PodOwnership,
     presence: WorkloadPresence,

@@ -1,4 +1,5 @@
-//! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
+//! One PPS: the object as the API server has it, what may have to change, and the write that is on
+//! its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,20 +23,23 @@ pub(crate) struct TrackedPps {
     pub dirty: Dirty,
     /// Pods on a node without some of the topology keys.
     pub missing_labels: BTreeSet<Arc<str>>,
-    /// Entries whose names do not say whether the workload wants them. Each with in how many rounds in a row
-    /// the workload had exactly the Pods that it wants, while nothing was heard of the entry's Pod.
+    /// Entries whose names do not say whether the workload wants them. Each with in how many rounds
+    /// in a row the workload had exactly the Pods that it wants, while nothing was heard of the
+    /// entry's Pod.
     pub surplus: BTreeMap<Arc<str>, u8>,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,
     /// What the user has to do so that the policy finds the object, if its alias cannot be made.
     pub alias_advice: Option<String>,
-    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and what to do.
+    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and
+    /// what to do.
     pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
-    /// Entries that stay as they are because the API server has not confirmed their drop or change. Each is
-    /// held until something is heard of its Pod, or until the next retry.
+    /// Entries that stay as they are because the API server has not confirmed their drop or change.
+    /// Each is held until something is heard of its Pod, or until the next retry.
     pub held: BTreeSet<Arc<str>>,
-    /// Entries of the writes that were refuted since a write was last stored. They stay, whatever is heard of
-    /// their Pods, until all other entries are written: values that keep changing must hold up no entry.
+    /// Entries of the writes that were refuted since a write was last stored. They stay, whatever
+    /// is heard of their Pods, until all other entries are written: values that keep changing must
+    /// hold up no entry.
     pub refuted: BTreeSet<Arc<str>>,
     pub renewals: Renewals,
     pub(super) in_flight: Option<InFlight>,
@@ -43,7 +47,8 @@ pub(crate) struct TrackedPps {
     pub(super) superseding: Option<(PpsFact, Source)>,
 }
 
-/// What has to be examined when the next status is decided. An event marks only the entries that it concerns.
+/// What has to be examined when the next status is decided. An event marks only the entries that it
+/// concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
     pub(super) all: bool,
@@ -77,8 +82,8 @@ impl Dirty {
 pub(crate) enum Source {
     /// A single event: it may be late, so an older version than the known one is no news.
     Event,
-    /// A complete list, or a read that began after all that is known: what it says is right, even if its
-    /// version is older. After etcd was restored from a backup, all versions are.
+    /// A complete list, or a read that began after all that is known: what it says is right, even
+    /// if its version is older. After etcd was restored from a backup, all versions are.
     List,
 }
 
@@ -113,8 +118,8 @@ impl TrackedPps {
         self.fact.status.pod_states.contains(pod)
     }
 
-    /// The spec, and the newer spec that waits for the answer to the write in flight; without a spec that is
-    /// larger than the limits.
+    /// The spec, and the newer spec that waits for the answer to the write in flight; without a
+    /// spec that is larger than the limits.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
         let known = self.exceeded_limit.is_none().then_some(&self.fact);
         let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
@@ -136,9 +141,9 @@ impl TrackedPps {
         self.dirty = Dirty::all();
     }
 
-    /// The write in flight was not sent: the API server does not confirm that these entries can be dropped.
-    /// Returns whether there was one. What has been heard of an entry in the meantime is decided right after
-    /// the others.
+    /// The write in flight was not sent: the API server does not confirm that these entries can be
+    /// dropped. Returns whether there was one. What has been heard of an entry in the meantime is
+    /// decided right after the others.
     pub(crate) fn hold(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
         if self.in_flight.is_none() {
             return false;
@@ -150,8 +155,8 @@ impl TrackedPps {
         self.abandon_write()
     }
 
-    /// Every other entry is written: marks the refuted entries with news since then, and returns if there are
-    /// any.
+    /// Every other entry is written: marks the refuted entries with news since then, and returns if
+    /// there are any.
     pub(crate) fn release_refuted(&mut self) -> bool {
         let mut heard_of = std::mem::take(&mut self.refuted);
         heard_of.retain(|pod| !self.held.contains(pod));
@@ -159,16 +164,17 @@ impl TrackedPps {
         !heard_of.is_empty()
     }
 
-    /// Marks the entries that stay because of a check, so that it is made again. Returns whether there are
-    /// any.
+    /// Marks the entries that stay because of a check, so that it is made again. Returns whether
+    /// there are any.
     pub(crate) fn release_held(&mut self) -> bool {
         self.refuted.append(&mut self.held);
         self.release_refuted()
     }
 
-    /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is
-    /// no news: an older version, or the one that our own last write made. While a write is in flight, the
-    /// object waits. States that the definition may hide are kept, unless it `shows_packed`.
+    /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing
+    /// if it is no news: an older version, or the one that our own last write made. While a write
+    /// is in flight, the object waits. States that the definition may hide are kept, unless it
+    /// `shows_packed`.
     pub(crate) fn refresh(
         &mut self,
         mut fact: PpsFact,
@@ -193,7 +199,8 @@ impl TrackedPps {
             return None;
         }
         let (before, after) = (&self.fact.status, &fact.status);
-        // To measure costs time for each state, and most changes of an object are no changes of its states.
+        // To measure costs time for each state, and most changes of an object are no changes of its
+        // states.
         if before.form != after.form || before.pod_states != after.pod_states {
             self.capacity.sizes = Sizes::of(after);
         }
@@ -210,12 +217,13 @@ impl TrackedPps {
         self.surplus = entries.surplus;
         self.capacity.deferred = entries.deferred;
         self.renewals = entries.renewals;
-        // Whether or not there is something to write: the next decision must not examine all states again.
+        // Whether or not there is something to write: the next decision must not examine all states
+        // again.
         self.refused_forms.useless_at = useless_at;
     }
 
-    /// The API server may accept by now what it has refused as too large, or has not stored. Returns whether
-    /// there is such.
+    /// The API server may accept by now what it has refused as too large, or has not stored.
+    /// Returns whether there is such.
     pub(crate) fn retry_exceeded(&mut self) -> bool {
         let is_refused = self.refused_forms.plain.is_some() || self.refused_forms.compact;
         if is_refused {
@@ -229,8 +237,8 @@ impl TrackedPps {
         true
     }
 
-    /// The API server has stored the write in flight under this resource version. Returns the entries that it
-    /// changed.
+    /// The API server has stored the write in flight under this resource version. Returns the
+    /// entries that it changed.
     pub(crate) fn finish_write(
         &mut self,
         resource_version: &str,
@@ -264,7 +272,8 @@ impl TrackedPps {
         );
         let moved = moved.collect();
         let status = &mut self.fact.status;
-        // Under a definition without the compact form, the API server may go on to say that it was written.
+        // Under a definition without the compact form, the API server may go on to say that it was
+        // written.
         if write.form == Form::Plain && status.form != Form::Plain {
             status.packed_claim = PackedClaim::Yes;
         }
@@ -272,13 +281,13 @@ impl TrackedPps {
         let before = std::mem::replace(&mut status.header, write.header).target_uid;
         let names_another = before.is_some() && before != status.header.target_uid;
         if names_another && !status.pod_states.is_empty() {
-            // What an entry is to the workload has changed: a living Pod of the workload that the status
-            // named before is now a stranger, and a recorded home is the new workload's.
+            // What an entry is to the workload has changed: a living Pod of the workload that the
+            // status named before is now a stranger, and a recorded home is the new workload's.
             self.dirty = Dirty::all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
-        // What makes the compact form larger than the plain one is only measured now. And what did not fit
-        // may fit in it.
+        // What makes the compact form larger than the plain one is only measured now. And what did
+        // not fit may fit in it.
         let compact = write
             .sizes
             .stored
@@ -295,8 +304,8 @@ impl TrackedPps {
         Some(moved)
     }
 
-    /// The write in flight was not stored, or its outcome is unknown: its changes are decided again. Returns
-    /// whether there was one.
+    /// The write in flight was not stored, or its outcome is unknown: its changes are decided
+    /// again. Returns whether there was one.
     pub(crate) fn abandon_write(&mut self) -> bool {
         let Some(write) = self.in_flight.take() else {
             return false;
@@ -319,9 +328,9 @@ impl TrackedPps {
         }
     }
 
-    /// The API server does not store the compact form that was sent. With a resource version it has stored
-    /// the rest, so that the states are nowhere but in memory. Returns the entries that the write has
-    /// changed, if it was stored.
+    /// The API server does not store the compact form that was sent. With a resource version it has
+    /// stored the rest, so that the states are nowhere but in memory. Returns the entries that the
+    /// write has changed, if it was stored.
     pub(crate) fn on_compact_form_dropped(
         &mut self,
         resource_version: Option<&str>,
@@ -345,8 +354,8 @@ impl TrackedPps {
     }
 }
 
-/// Whether one resource version is older than another. They are growing numbers; if a server makes them
-/// otherwise, none is older.
+/// Whether one resource version is older than another. They are growing numbers; if a server makes
+/// them otherwise, none is older.
 fn is_older(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version < than,

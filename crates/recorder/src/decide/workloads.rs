@@ -1,5 +1,5 @@
-//! Workloads by kind. Kinds are added and removed at run time; what is known of one says nothing about
-//! another.
+//! Workloads by kind. Kinds are added and removed at run time; what is known of one says nothing
+//! about another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ pub(crate) enum KindCoverage {
     Listed,
     /// Perhaps not all of them: the first list is not complete.
     Unlisted,
-    /// Nothing reliable: the API server refuses to list or watch the kind, perhaps after it was listed.
+    /// Nothing reliable: the API server refuses to list or watch the kind, perhaps after it was
+    /// listed.
     Forbidden,
     /// Nothing: its first list has failed, and is retried.
     Unavailable,

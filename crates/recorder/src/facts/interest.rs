@@ -1,5 +1,5 @@
-//! Which node labels and Pod annotations some PPS names. Only these are kept of Nodes and Pods. Shared
-//! between `observe`, which filters by them, and `decide`, which adds them.
+//! Which node labels and Pod annotations some PPS names. Only these are kept of Nodes and Pods.
+//! Shared between `observe`, which filters by them, and `decide`, which adds them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,8 +9,8 @@ use pps_core::Spec;
 /// How many keys that no PPS names any longer may remain, however few are named.
 const SURPLUS: usize = 1000;
 
-/// The keys whose values are kept, of labels and annotations alike. A key that no PPS names any longer stays
-/// for a while.
+/// The keys whose values are kept, of labels and annotations alike. A key that no PPS names any
+/// longer stays for a while.
 #[derive(Clone, Debug, Default)]
 pub struct Interest(Arc<RwLock<Keys>>);
 
@@ -41,7 +41,8 @@ impl Interest {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The current revision. Objects read with this revision or a later one have the values of all keys.
+    /// The current revision. Objects read with this revision or a later one have the values of all
+    /// keys.
     pub fn revision(&self) -> u64 {
         self.read(|keys| keys.revision)
     }
@@ -85,14 +86,14 @@ impl Interest {
         picked
     }
 
-    /// Whether so many keys are unused that they should be dropped. Without a limit, anyone with permission
-    /// to write a PPS could exhaust the sidecar's memory by naming new keys.
+    /// Whether so many keys are unused that they should be dropped. Without a limit, anyone with
+    /// permission to write a PPS could exhaust the sidecar's memory by naming new keys.
     pub fn is_crowded(&self) -> bool {
         self.read(|keys| keys.revisions.len() > 2 * keys.named + SURPLUS)
     }
 
-    /// Leaves the revision unchanged: lists read with it contain all remaining keys, and a dropped key that
-    /// is named again counts as new.
+    /// Leaves the revision unchanged: lists read with it contain all remaining keys, and a dropped
+    /// key that is named again counts as new.
     pub fn keep_only<'a>(&self, specs: impl Iterator<Item = &'a Spec>) {
         let named: HashSet<&str> = specs.flat_map(keys_of).collect();
         self.change(|keys| {

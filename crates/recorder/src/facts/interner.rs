@@ -8,13 +8,13 @@ use super::{GroupKind, NamespacedName, WorkloadKey};
 /// The smallest set that is searched for unused names.
 const SWEEP_AFTER: usize = 1024;
 
-/// The names in use. An interned name compares and hashes like any other `Arc<str>`: interning affects only
-/// how much memory is used.
+/// The names in use. An interned name compares and hashes like any other `Arc<str>`: interning
+/// affects only how much memory is used.
 #[derive(Debug, Default)]
 pub struct Interner {
     shared: HashSet<Arc<str>>,
-    /// The size at which the next sweep runs: twice what the last sweep left, so that the amortized cost of a
-    /// name is constant.
+    /// The size at which the next sweep runs: twice what the last sweep left, so that the amortized
+    /// cost of a name is constant.
     sweep_at: usize,
 }
 

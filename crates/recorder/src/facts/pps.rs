@@ -1,4 +1,5 @@
-//! A PersistentPodState: as the API server shows it, its fact, and its status with the states in either form.
+//! A PersistentPodState: as the API server shows it, its fact, and its status with the states in
+//! either form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,17 +22,18 @@ pub struct PpsFact {
     pub generation: Option<i64>,
     pub created: String,
     pub terminating: bool,
-    /// Whether the sidecar made it: the managed-by label says so, and the sidecar's field manager owns a part
-    /// of the spec. A user's copy of such an object has only the label.
+    /// Whether the sidecar made it: the managed-by label says so, and the sidecar's field manager
+    /// owns a part of the spec. A user's copy of such an object has only the label.
     pub generated: bool,
-    /// The fields of the spec that the sidecar's field manager owns, of those that come from annotations.
+    /// The fields of the spec that the sidecar's field manager owns, of those that come from
+    /// annotations.
     pub owned: Vec<&'static str>,
     pub owners: Vec<Owner>,
     pub spec: Spec,
     pub status: PpsStatus,
-    /// Why the object cannot be read, if it cannot. It exists all the same. Its spec has the target if that
-    /// can be read, and nothing else; its status is empty, whatever it has recorded. No decision may be made
-    /// from them.
+    /// Why the object cannot be read, if it cannot. It exists all the same. Its spec has the target
+    /// if that can be read, and nothing else; its status is empty, whatever it has recorded. No
+    /// decision may be made from them.
     pub unreadable: Option<String>,
 }
 
@@ -177,8 +179,8 @@ pub struct PpsStatus {
     pub(crate) packed: Option<Packed>,
     #[serde(skip)]
     pub form: Form,
-    /// What the API server says of who has written the compact form. If one has and the API server does not
-    /// show it, the definition may hide it.
+    /// What the API server says of who has written the compact form. If one has and the API server
+    /// does not show it, the definition may hide it.
     #[serde(skip)]
     pub packed_claim: PackedClaim,
     #[serde(flatten)]
@@ -202,12 +204,12 @@ pub struct Header {
 pub enum Form {
     #[default]
     Plain,
-    /// The states are in `packed`. Another writer has put states of these Pods into `podStates` as well, and
-    /// they take precedence there.
+    /// The states are in `packed`. Another writer has put states of these Pods into `podStates` as
+    /// well, and they take precedence there.
     Compact(BTreeSet<Arc<str>>),
-    /// The object had the compact form, and the API server no longer shows `packed`: the definition prunes
-    /// it, or a client that does not know it has erased it. Only the states of these Pods are in `podStates`,
-    /// and all other states nowhere but in memory.
+    /// The object had the compact form, and the API server no longer shows `packed`: the definition
+    /// prunes it, or a client that does not know it has erased it. Only the states of these Pods
+    /// are in `podStates`, and all other states nowhere but in memory.
     Pruned(BTreeSet<Arc<str>>),
 }
 
@@ -274,10 +276,10 @@ impl PpsStatus {
                 .may_hide_states(shown, recorded.map(i64::from), was_written)
     }
 
-    /// Takes over the states that were known before, if the API server hides them: the object had the compact
-    /// form, no client has removed it, and it is not shown. Only where the definition `shows_packed` can a
-    /// client be seen to remove it. A client that does not know the form removes it with everything else that
-    /// it does not know.
+    /// Takes over the states that were known before, if the API server hides them: the object had
+    /// the compact form, no client has removed it, and it is not shown. Only where the definition
+    /// `shows_packed` can a client be seen to remove it. A client that does not know the form
+    /// removes it with everything else that it does not know.
     pub fn restore(&mut self, known: &Self, shows_packed: bool) {
         if self.form != Form::Plain {
             return;
@@ -308,8 +310,8 @@ impl PpsStatus {
         }
     }
 
-    /// Whether all fields are missing that only this product's clients write, as after a full update by
-    /// another client.
+    /// Whether all fields are missing that only this product's clients write, as after a full
+    /// update by another client.
     fn lacks_own_fields(&self) -> bool {
         let Header {
             target_uid,

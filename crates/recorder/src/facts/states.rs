@@ -1,6 +1,6 @@
-//! Recorded states of one PPS, stored compactly: a cluster may have a hundred thousand of them. An entry is
-//! unpacked each time it is read. The entries are grouped by the [`Bucket`] that they have in the compact
-//! form, so that a bucket can be written without a look at the others.
+//! Recorded states of one PPS, stored compactly: a cluster may have a hundred thousand of them. An
+//! entry is unpacked each time it is read. The entries are grouped by the [`Bucket`] that they have
+//! in the compact form, so that a bucket can be written without a look at the others.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -122,8 +122,8 @@ impl States {
         }
     }
 
-    /// The states in the buckets of the compact form, by the buckets' names. What they share is in memory
-    /// once, as in the texts.
+    /// The states in the buckets of the compact form, by the buckets' names. What they share is in
+    /// memory once, as in the texts.
     pub(super) fn read_buckets(buckets: &BTreeMap<String, String>) -> Result<Self, Damaged> {
         let (mut entries, mut pods) = (Vec::new(), HashSet::new());
         let (mut interner, mut length) = (Interner::default(), 0);
@@ -141,8 +141,8 @@ impl States {
         Ok(states)
     }
 
-    /// Adds the entries of Pods that have none here. Each bucket is sorted once: there may be a hundred
-    /// thousand entries in one, in any order.
+    /// Adds the entries of Pods that have none here. Each bucket is sorted once: there may be a
+    /// hundred thousand entries in one, in any order.
     fn extend(&mut self, entries: impl IntoIterator<Item = Entry>) {
         for entry in entries {
             self.buckets

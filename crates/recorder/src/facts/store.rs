@@ -1,4 +1,5 @@
-//! The facts of one kind by key, kept in sync with a watch. Knows which keys a relist no longer contains.
+//! The facts of one kind by key, kept in sync with a watch. Knows which keys a relist no longer
+//! contains.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -40,8 +41,8 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.values()
     }
 
-    /// What an update changes: objects with their new facts, or with none if they are gone. Also whether it
-    /// ends a list. The caller applies the changes.
+    /// What an update changes: objects with their new facts, or with none if they are gone. Also
+    /// whether it ends a list. The caller applies the changes.
     pub fn changes<G>(&mut self, update: Update<K, G>) -> (Vec<(K, Option<G>)>, bool) {
         match update {
             Update::Begin(revision) => self.begin(revision),
@@ -57,7 +58,8 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         (Vec::new(), false)
     }
 
-    /// Applies an update. Returns the keys that were added, changed or removed, and whether it ends a list.
+    /// Applies an update. Returns the keys that were added, changed or removed, and whether it ends
+    /// a list.
     pub fn apply(&mut self, update: Update<K, F>) -> (Vec<K>, bool)
     where
         F: PartialEq,
@@ -74,7 +76,8 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.len()
     }
 
-    /// The revision of the interest with which the newest complete list was read; `None` before the first.
+    /// The revision of the interest with which the newest complete list was read; `None` before the
+    /// first.
     pub fn complete(&self) -> Option<u64> {
         self.complete
     }

@@ -289,7 +289,8 @@ fn a_reason_says_what_was_found_what_is_required_and_whether_it_was_injected() {
             false,
         ),
         (
-            "node-4: the label topology.kubernetes.io/zone is missing, the Pod's recorded state requires a",
+            "node-4: the label topology.kubernetes.io/zone is missing, the Pod's recorded state \
+             requires a",
             true,
         ),
     ];
@@ -549,7 +550,8 @@ fn required_affinity_leads_to_pods_and_the_first_of_several_may_start_anywhere()
         texts(&found),
         [
             "node-3: no Pod runs at topology.kubernetes.io/zone b that the Pod requires to be near",
-            "node-4: the label topology.kubernetes.io/zone is missing, which the Pod's required Pod affinity names",
+            "node-4: the label topology.kubernetes.io/zone is missing, which the Pod's required \
+             Pod affinity names",
         ]
     );
     let empty = empty(nodes.into_iter().map(|(node, _)| node).collect());
@@ -611,7 +613,8 @@ fn a_term_with_a_namespace_selector_is_a_caveat_and_excludes_no_node() {
     }
 }
 
-/// From kube-scheduler's `TestSingleConstraint`: Pods are spread as 2/1/0/3 over four nodes in two zones.
+/// From kube-scheduler's `TestSingleConstraint`: Pods are spread as 2/1/0/3 over four nodes in two
+/// zones.
 #[test]
 fn required_spread_limits_the_skew() {
     let constraint = |key: &str, skew: u32, more: Value| {

@@ -190,8 +190,8 @@ fn spread_scores(
     })
 }
 
-/// From kube-scheduler's `TestPodTopologySpreadScore`: "system defaulting, nodes don't have zone, pods match
-/// service".
+/// From kube-scheduler's `TestPodTopologySpreadScore`: "system defaulting, nodes don't have zone,
+/// pods match service".
 #[test]
 fn pods_of_a_controller_are_spread_over_nodes_without_zones() {
     let nodes = counted(&[4, 3, 2, 1].map(|pods| (json!({}), pods)));
@@ -209,8 +209,8 @@ fn pods_of_a_controller_are_spread_over_nodes_without_zones() {
     }
 }
 
-/// "one constraint on zone, 3 out of 4 nodes are candidates" and "one constraint on node, 3 out of 4 nodes
-/// are candidates"
+/// "one constraint on zone, 3 out of 4 nodes are candidates" and "one constraint on node, 3 out of
+/// 4 nodes are candidates"
 #[test]
 fn preferred_spread_counts_pods_of_the_whole_domain() {
     let new = |key: &str| {
@@ -332,7 +332,8 @@ fn zones_count_beside_nodes_for_pods_of_a_controller() {
     let zone = |name: &str, pods: usize| (json!({ZONE: name}), pods);
     let nodes = counted(&[zone("a", 1), zone("a", 0), zone("b", 0)]);
     let selector = json!({"matchLabels": {"foo": ""}});
-    // Each node has 2 + 4 for the skews; node-0 has ln 5 and ln 4 more, node-1 ln 4. The sum is rounded.
+    // Each node has 2 + 4 for the skews; node-0 has ln 5 and ln 4 more, node-1 ln 4. The sum is
+    // rounded.
     assert_eq!(
         spread_scores(&foo(), Some(&selector), &nodes, 3),
         [66, 88, 100]

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// The clock that measures the Lease. Unlike the clock of [`std::time::Instant`] it runs while the machine is
-/// suspended, so that a process notices after resuming that its Lease has expired. Both run while a process
-/// is stopped, and neither can be set.
+/// The clock that measures the Lease. Unlike the clock of [`std::time::Instant`] it runs while the
+/// machine is suspended, so that a process notices after resuming that its Lease has expired. Both
+/// run while a process is stopped, and neither can be set.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -32,7 +32,8 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Extends the term to `until`, or begins a new one if it has ended. Returns whether it is a new one.
+    /// Extends the term to `until`, or begins a new one if it has ended. Returns whether it is a
+    /// new one.
     pub(super) fn extend(&mut self, until: Duration, now: Duration) -> bool {
         let is_new = !self.is_running(now);
         self.number += u64::from(is_new);
@@ -75,7 +76,8 @@ impl Leadership {
         Self { term, fixed: None }
     }
 
-    /// Of a process that always leads, because it is the only one, or never, because it writes nothing.
+    /// Of a process that always leads, because it is the only one, or never, because it writes
+    /// nothing.
     pub(crate) fn fixed(leads: bool) -> Self {
         let until = leads.then_some(Duration::MAX);
         let (sender, term) = watch::channel(Term {
@@ -108,8 +110,8 @@ impl Leadership {
     }
 }
 
-/// The permission to write what was decided in one term. It ends with that term: a process that leads again
-/// later has to decide again.
+/// The permission to write what was decided in one term. It ends with that term: a process that
+/// leads again later has to decide again.
 #[derive(Clone, Debug)]
 pub(crate) struct Permit {
     leadership: Leadership,
@@ -135,9 +137,9 @@ impl Permit {
         self.term.is_some() && self.leadership.term() == self.term
     }
 
-    /// Runs the future while the permission is valid; `None` if it ends before. Checked at each poll, so that
-    /// a request that waits for a connection, or whose process was stopped, is not sent later; and each
-    /// second, so that a request that hears nothing is given up.
+    /// Runs the future while the permission is valid; `None` if it ends before. Checked at each
+    /// poll, so that a request that waits for a connection, or whose process was stopped, is not
+    /// sent later; and each second, so that a request that hears nothing is given up.
     pub(crate) async fn run_while_valid<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         let mut seconds = tokio::time::interval(Duration::from_secs(1));

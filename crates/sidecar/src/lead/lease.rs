@@ -5,26 +5,26 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// How long after its last renewal a Lease expires. Another process notices that renewal up to [`RETRY`]
-/// late, so it takes over within 14 seconds.
+/// How long after its last renewal a Lease expires. Another process notices that renewal up to
+/// [`RETRY`] late, so it takes over within 14 seconds.
 const DURATION: Duration = Duration::from_secs(SECONDS as u64);
 const SECONDS: u8 = 12;
-/// A holder that has not renewed for this long stops writing. The rest of [`DURATION`] is a margin for
-/// requests in flight.
+/// A holder that has not renewed for this long stops writing. The rest of [`DURATION`] is a margin
+/// for requests in flight.
 pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(8);
 /// How often the holder renews the Lease, and how often a standby reads it.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
-/// When to try again after an attempt that took so long and failed: at once if it got no answer, and not
-/// later than the end of the term, so that the end is logged in time.
+/// When to try again after an attempt that took so long and failed: at once if it got no answer,
+/// and not later than the end of the term, so that the end is logged in time.
 pub(super) fn retry_after(took: Duration, left: Option<Duration>) -> Duration {
     left.map_or(RETRY, |left| left.min(RETRY.saturating_sub(took)))
 }
 
 /// The Lease as last read, and when it last changed.
 ///
-/// Clocks of different machines are never compared: a Lease expires if it has not changed for its duration,
-/// measured on this machine. A holder with a wrong clock does no harm.
+/// Clocks of different machines are never compared: a Lease expires if it has not changed for its
+/// duration, measured on this machine. A holder with a wrong clock does no harm.
 #[derive(Debug, Default)]
 pub(super) struct ObservedLease {
     spec: Option<LeaseSpec>,
@@ -32,8 +32,8 @@ pub(super) struct ObservedLease {
 }
 
 impl ObservedLease {
-    /// How long to wait until a Lease that has just been read is read again; `None` if this process is to
-    /// take or renew it. `now` is the time since some fixed moment.
+    /// How long to wait until a Lease that has just been read is read again; `None` if this process
+    /// is to take or renew it. `now` is the time since some fixed moment.
     pub(super) fn wait(
         &mut self,
         me: &str,

@@ -18,8 +18,8 @@ pub(super) const LARGEST_REFUSAL: usize = 1 << 20;
 /// The longest time without a byte of a body.
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
-/// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
-/// kubeconfig. Fails if neither exists or the configuration is invalid.
+/// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or
+/// the user's kubeconfig. Fails if neither exists or the configuration is invalid.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let options = KubeConfigOptions::default();
     let mut config = match (kubeconfig, Kubeconfig::read()) {
@@ -39,12 +39,14 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             format!("no cluster is configured{why}: run it in a Pod, or pass --kubeconfig FILE")
         })?,
     };
-    // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
+    // The server ends each watch earlier than this, so a connection that is silent for longer is
+    // dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));
     // Time without a request is no silence.
     config.reset_reader_on_write = true;
-    // Each caller waits and tries again by itself, as long as the API server asks for. Another layer below
-    // would hide from it that the API server is overloaded, and hold the request for minutes.
+    // Each caller waits and tries again by itself, as long as the API server asks for. Another
+    // layer below would hide from it that the API server is overloaded, and hold the request for
+    // minutes.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder
@@ -105,7 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// The error of a client whose API server answers with this body and asks to try again in an hour.
+    /// The error of a client whose API server answers with this body and asks to try again in an
+    /// hour.
     async fn refusal(body: String) -> kube::Error {
         let answer = move || async move {
             (

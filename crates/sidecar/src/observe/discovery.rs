@@ -1,7 +1,7 @@
 //! Which workload kinds to watch, in addition to `apps/StatefulSet`.
 //!
-//! A synchronous state machine without I/O, like the index: the ConfigMap with the list of kinds and the
-//! cluster's custom resource definitions go in, watches to start and to stop come out.
+//! A synchronous state machine without I/O, like the index: the ConfigMap with the list of kinds
+//! and the cluster's custom resource definitions go in, watches to start and to stop come out.
 //! [`pps_recorder::kinds`] has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +34,8 @@ pub enum WatchAction {
     Start(WatchId, Resource),
     Stop(GroupKind),
     Publish(Notice),
-    /// List all PPS objects again: their definition has changed, and with it what the API server stores and
-    /// shows of them.
+    /// List all PPS objects again: their definition has changed, and with it what the API server
+    /// stores and shows of them.
     RelistObjects,
 }
 
@@ -48,7 +48,8 @@ pub struct Discovery {
     whitelist: Whitelist,
     malformed: Option<String>,
     watching: BTreeMap<GroupKind, WatchedKind>,
-    /// The last generation of the definition of PersistentPodState; `None` while there is no definition.
+    /// The last generation of the definition of PersistentPodState; `None` while there is no
+    /// definition.
     pps_definition: Option<i64>,
     has_seen_pps_definition: bool,
     last_number: u64,
@@ -62,8 +63,8 @@ struct WatchedKind {
     resource: Resource,
     /// It was listed, or the list failed: readiness does not wait for it any longer.
     settled: bool,
-    /// Stays set, so that the Event is published only once even if the permission is granted and revoked
-    /// again, or covers only a part of the kind.
+    /// Stays set, so that the Event is published only once even if the permission is granted and
+    /// revoked again, or covers only a part of the kind.
     was_forbidden: bool,
 }
 
@@ -90,15 +91,15 @@ impl Discovery {
             .is_some_and(|watching| watching.number == id.number)
     }
 
-    /// Whether the definition of PersistentPodState itself is being deleted. The API server then deletes all
-    /// objects and waits until none is left, but still accepts new ones. Generating some would block the
-    /// deletion.
+    /// Whether the definition of PersistentPodState itself is being deleted. The API server then
+    /// deletes all objects and waits until none is left, but still accepts new ones. Generating
+    /// some would block the deletion.
     pub fn is_pps_definition_terminating(&self) -> bool {
         self.own_definition().is_some_and(|own| own.terminating)
     }
 
-    /// Whether the definition of PersistentPodState keeps the compact form of recorded states. `None` while
-    /// that is not known, or while there is no definition.
+    /// Whether the definition of PersistentPodState keeps the compact form of recorded states.
+    /// `None` while that is not known, or while there is no definition.
     pub fn keeps_packed(&self) -> Option<bool> {
         self.definitions.complete()?;
         self.own_definition().map(|own| own.keeps_packed)
@@ -208,15 +209,20 @@ impl Discovery {
             .map(|message| (Reason::MalformedWhitelist, message.clone()));
         let unwatchable = watchable(&self.whitelist.entries, self.definitions.values()).refusals;
         let refused = self.whitelist.refusals.iter().cloned().chain(unwatchable);
-        let forbidden = self.watching.values().filter(|watching| watching.was_forbidden).map(|watching| {
-            let Resource { group, plural, .. } = &watching.resource;
-            (
-                Reason::WorkloadKindForbidden,
-                format!(
-                    "cannot list and watch {plural}.{group}: create a ClusterRole that grants list and watch on it, with the label {AGGREGATION_LABEL}: \"true\""
-                ),
-            )
-        });
+        let forbidden = self
+            .watching
+            .values()
+            .filter(|watching| watching.was_forbidden)
+            .map(|watching| {
+                let Resource { group, plural, .. } = &watching.resource;
+                (
+                    Reason::WorkloadKindForbidden,
+                    format!(
+                        "cannot list and watch {plural}.{group}: create a ClusterRole that grants \
+                         list and watch on it, with the label {AGGREGATION_LABEL}: \"true\""
+                    ),
+                )
+            });
         malformed
             .chain(refused.map(|message| (Reason::WorkloadKindUnsupported, message)))
             .chain(forbidden)

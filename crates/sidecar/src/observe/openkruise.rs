@@ -1,8 +1,8 @@
-//! Whether OpenKruise's manager runs in the cluster: it writes the same objects. Reads its Lease; writes
-//! nothing.
+//! Whether OpenKruise's manager runs in the cluster: it writes the same objects. Reads its Lease;
+//! writes nothing.
 //!
-//! The manager's leader renews the Lease every two seconds. A Lease that changed between two checks has a
-//! live holder; clocks are never compared.
+//! The manager's leader renews the Lease every two seconds. A Lease that changed between two checks
+//! has a live holder; clocks are never compared.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use pps_recorder::facts::{Notice, Subject};
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// After so many checks without the manager it may be gone for good: ten minutes. One that restarts in a loop
-/// must not cost a write of each large object whenever it comes and goes.
+/// After so many checks without the manager it may be gone for good: ten minutes. One that restarts
+/// in a loop must not cost a write of each large object whenever it comes and goes.
 const IDLE_CHECKS: u32 = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,8 +37,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Applies a check. Returns whether the manager runs if that has changed. The first check of a held Lease
-    /// decides nothing, because the Lease may be left over.
+    /// Applies a check. Returns whether the manager runs if that has changed. The first check of a
+    /// held Lease decides nothing, because the Lease may be left over.
     pub(crate) fn apply(&mut self, held: Option<Box<Lease>>) -> Option<bool> {
         let is_running = match (self.last.take(), &held) {
             (_, None) => Some(false),
@@ -68,7 +68,9 @@ impl Manager {
         let lease = &self.last.as_ref()?.metadata;
         let uid = lease.uid.as_deref().unwrap_or_default();
         let subject = Subject::new("coordination.k8s.io/v1", "Lease", key_of(lease), uid);
-        let message = "OpenKruise's manager also writes PersistentPodState status: remove it or its permission to write them, or start this sidecar with --recorder openkruise";
+        let message = "OpenKruise's manager also writes PersistentPodState status: remove it or \
+                       its permission to write them, or start this sidecar with --recorder \
+                       openkruise";
         Some(Notice {
             subject,
             reason: Reason::ConflictingRecorder,
@@ -77,9 +79,9 @@ impl Manager {
     }
 }
 
-/// The manager's Lease, if somebody holds it; fails if that is unknown. Where reading it is forbidden, the
-/// manager is assumed not to run: the sidecar's role grants the read in the namespace where OpenKruise is
-/// installed.
+/// The manager's Lease, if somebody holds it; fails if that is unknown. Where reading it is
+/// forbidden, the manager is assumed not to run: the sidecar's role grants the read in the
+/// namespace where OpenKruise is installed.
 async fn held_lease(client: &Client, namespace: &str) -> Result<Option<Box<Lease>>, kube::Error> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let lease = match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
@@ -119,7 +121,8 @@ pub(crate) async fn watch_manager(client: &Client, namespace: &str, metrics: &Me
             } else {
                 warn!(
                     namespace,
-                    "nothing is recorded: OpenKruise's manager does not run, or its Lease is in another namespace"
+                    "nothing is recorded: OpenKruise's manager does not run, or its Lease is in \
+                     another namespace"
                 );
             }
         }

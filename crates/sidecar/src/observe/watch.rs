@@ -1,10 +1,10 @@
-//! Watches: one task for each resource sends what it observes into a channel. Converts objects to facts
-//! before they are stored, retries forever, and reports whether each watch works.
+//! Watches: one task for each resource sends what it observes into a channel. Converts objects to
+//! facts before they are stored, retries forever, and reports whether each watch works.
 //!
-//! Why not kube's `watcher`: it takes pages of any size into memory, it drops the watch to list again, so
-//! that no change is seen meanwhile, and it resumes at a version that etcd no longer has after a restore, and
-//! then hears nothing. Here pages are bounded in bytes and shrink, a new list runs beside the watch
-//! ([`Merge`]), and the version is checked.
+//! Why not kube's `watcher`: it takes pages of any size into memory, it drops the watch to list
+//! again, so that no change is seen meanwhile, and it resumes at a version that etcd no longer has
+//! after a restore, and then hears nothing. Here pages are bounded in bytes and shrink, a new list
+//! runs beside the watch ([`Merge`]), and the version is checked.
 
 mod follow;
 mod merge;
@@ -40,13 +40,15 @@ use pps_recorder::facts::{
     interest::Interest, store::Update,
 };
 
-/// Page size of definitions, which include schemas, and of PPS objects: one can be as large as etcd stores,
-/// which is 1.5 MiB. A page is in memory as a whole, while only a small part of each object is kept.
+/// Page size of definitions, which include schemas, and of PPS objects: one can be as large as etcd
+/// stores, which is 1.5 MiB. A page is in memory as a whole, while only a small part of each object
+/// is kept.
 const LARGE_OBJECTS_PAGE_SIZE: u32 = 50;
 /// Page size of workloads. Those of custom kinds can be large.
 const WORKLOADS_PAGE_SIZE: u32 = 100;
 const PODS_PAGE_SIZE: u32 = 250;
-/// After a definition has changed, each API server takes a moment until it serves objects accordingly.
+/// After a definition has changed, each API server takes a moment until it serves objects
+/// accordingly.
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
-//! Wire: types that deserialize only the fields used of what the API server sends, and their conversion to
-//! facts. No I/O. The rest of each object is skipped and never stored. Custom resources arrive as JSON;
-//! built-in kinds also as protobuf, which is smaller. Both encodings share the types and the rules of a kind.
+//! Wire: types that deserialize only the fields used of what the API server sends, and their
+//! conversion to facts. No I/O. The rest of each object is skipped and never stored. Custom
+//! resources arrive as JSON; built-in kinds also as protobuf, which is smaller. Both encodings
+//! share the types and the rules of a kind.
 
 mod encoding;
 mod kinds;

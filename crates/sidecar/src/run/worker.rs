@@ -35,10 +35,11 @@ use crate::write::WriteResult;
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::{NamespacedName, store::Update};
 
-/// After how many sweeps a write that was too large is tried again: etcd's limit may have been raised.
+/// After how many sweeps a write that was too large is tried again: etcd's limit may have been
+/// raised.
 const OVERSIZED_RETRY_SWEEPS: u32 = 120;
-/// After how many sweeps drops and changes that were not confirmed are tried again, if nothing is heard of
-/// the Pods before.
+/// After how many sweeps drops and changes that were not confirmed are tried again, if nothing is
+/// heard of the Pods before.
 const HELD_RETRY_SWEEPS: u32 = 6;
 
 pub(super) struct Worker {
@@ -52,8 +53,8 @@ pub(super) struct Worker {
     compact_states: CompactStates,
     is_synced: bool,
     sweeps: u32,
-    /// Set while the program stops: the objects whose statuses are still written. What comes up elsewhere is
-    /// left to the next leader.
+    /// Set while the program stops: the objects whose statuses are still written. What comes up
+    /// elsewhere is left to the next leader.
     stopping: Option<BTreeSet<NamespacedName>>,
     health: Health,
     metrics: Arc<Metrics>,
@@ -181,8 +182,8 @@ impl Worker {
         while self.term.is_leader() && self.writes.has_room() && self.begin_next_write(now) {}
     }
 
-    /// Takes over a change of the term. A new leader decides everything again from what the watches have
-    /// delivered. A standby keeps no decisions.
+    /// Takes over a change of the term. A new leader decides everything again from what the watches
+    /// have delivered. A standby keeps no decisions.
     pub(super) fn follow_leadership(&mut self) {
         if !self.term.writer.permit.renew() {
             return;
@@ -195,9 +196,9 @@ impl Worker {
         }
     }
 
-    /// Begins the next due write or lookup. Returns false if none is due. An eviction is the last one of a
-    /// turn: it compares a Pod with all nodes, and after a node event each Pod that waits, while the Lease
-    /// has to be renewed.
+    /// Begins the next due write or lookup. Returns false if none is due. An eviction is the last
+    /// one of a turn: it compares a Pod with all nodes, and after a node event each Pod that waits,
+    /// while the Lease has to be renewed.
     fn begin_next_write(&mut self, now: Instant) -> bool {
         let candidates = self.writes.candidates();
         if !self.discovery.is_pps_definition_terminating()
@@ -224,7 +225,8 @@ impl Worker {
     fn queue_work(&mut self, now: Instant) {
         let work = self.index.take_work();
         self.watching.relist(&work);
-        // A standby queues nothing: the index brings up everything again when this process begins to lead.
+        // A standby queues nothing: the index brings up everything again when this process begins
+        // to lead.
         if self.term.is_leader() {
             for key in &work.statuses {
                 if self
@@ -260,7 +262,8 @@ impl Worker {
         }
     }
 
-    /// Updates the metrics that are not counted, drops unused timing, and retries some writes now and then.
+    /// Updates the metrics that are not counted, drops unused timing, and retries some writes now
+    /// and then.
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
         self.writes.sweep(now);
@@ -295,9 +298,9 @@ impl Worker {
             .follow_index(&self.index, |since| time_since(since, wall_clock()));
     }
 
-    /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the
-    /// watches report meanwhile: a write that met another one is decided again from it. A standby has nothing
-    /// to write.
+    /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what
+    /// the watches report meanwhile: a write that met another one is decided again from it. A
+    /// standby has nothing to write.
     pub(super) async fn finish(&mut self, observations: &mut mpsc::Receiver<Observation>) {
         let mut now = Instant::now();
         self.queue_work(now);

@@ -1,5 +1,5 @@
-//! The metrics of `/metrics`. No label holds the name of an object, so that the number of series does not
-//! grow with the cluster.
+//! The metrics of `/metrics`. No label holds the name of an object, so that the number of series
+//! does not grow with the cluster.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use pps_recorder::facts::interest::Interest;
 const STATUS_WRITE_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
-/// From the batching of a quiet object to what an outage causes. Ready times are whole seconds, so that finer
-/// buckets would show nothing.
+/// From the batching of a quiet object to what an outage causes. Ready times are whole seconds, so
+/// that finer buckets would show nothing.
 const READY_TO_RECORDED_BUCKETS: [f64; 11] = [
     1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0,
 ];
 
-/// The known values of labels: what is written, how writes, lookups of nodes and the checks before drops end,
-/// and where Pods are bound, compared with their recorded states.
+/// The known values of labels: what is written, how writes, lookups of nodes and the checks before
+/// drops end, and where Pods are bound, compared with their recorded states.
 pub(crate) const STATUS: &str = "persistentpodstates/status";
 pub(crate) const GENERATED: &str = "persistentpodstates";
 pub(crate) const PODS: &str = "pods";
@@ -153,7 +153,8 @@ fn set(gauge: &Gauge, objects: impl TryInto<i64>) {
 }
 
 impl Metrics {
-    /// Series whose labels are known in advance start at 0, so that a rate covers their first increment.
+    /// Series whose labels are known in advance start at 0, so that a rate covers their first
+    /// increment.
     fn create_known_series(&self) {
         for resource in [STATUS, GENERATED, PODS] {
             for result in WRITE_RESULTS {

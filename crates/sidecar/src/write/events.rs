@@ -18,7 +18,8 @@ use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::Notice;
 
 impl Writer {
-    /// Publishes a notice, when it is its turn. One that fails is logged, counted and not tried again.
+    /// Publishes a notice, when it is its turn. One that fails is logged, counted and not tried
+    /// again.
     pub(crate) async fn publish(
         self,
         notice: Notice,

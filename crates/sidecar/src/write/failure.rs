@@ -22,8 +22,8 @@ pub(crate) enum Failure {
     Conflict,
     #[error("the object no longer exists")]
     NotFound,
-    /// The API server or an admission policy refuses what is asked for. The same request would be refused
-    /// again.
+    /// The API server or an admission policy refuses what is asked for. The same request would be
+    /// refused again.
     #[error("{0}")]
     Refused(String),
     #[error("{message}")]
@@ -81,8 +81,9 @@ impl Failure {
     }
 }
 
-/// What an answer refuses. Of one that a gateway has written, or a full queue of the API server, only the
-/// head counts: it says the code, and how long to wait. The page of another server may hold secrets.
+/// What an answer refuses. Of one that a gateway has written, or a full queue of the API server,
+/// only the head counts: it says the code, and how long to wait. The page of another server may
+/// hold secrets.
 pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
     let code = head.status;
     let reason = code.canonical_reason().unwrap_or_default();
@@ -103,8 +104,8 @@ fn is_too_large(status: &Status) -> bool {
     status.code == 413 || says("request is too large") || says("larger than max")
 }
 
-/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may
-/// have any status code.
+/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's
+/// denial may have any status code.
 fn is_refusal(status: &Status) -> bool {
     let is_denial = status.message.starts_with("admission webhook ")
         && status.message.contains("denied the request");
@@ -161,7 +162,8 @@ mod tests {
             (500, "etcdserver: request is too large", true),
             (
                 500,
-                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)",
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than \
+                 max (3 vs. 2)",
                 true,
             ),
             (500, "etcdserver: request timed out", false),

@@ -1,10 +1,10 @@
-//! The reads before a state is dropped, a generated PPS is created or deleted, or a Pod is evicted, and after
-//! conflicts: objects as the API server has them, not as the watches have shown them.
+//! The reads before a state is dropped, a generated PPS is created or deleted, or a Pod is evicted,
+//! and after conflicts: objects as the API server has them, not as the watches have shown them.
 //!
-//! Each read is a list of the one object with this name, without a resource version. The API server answers
-//! it from etcd, or from a cache that it knows to be current. An empty list says that there is no such
-//! object, which a 404 of a proxy cannot be mistaken for, and the permission to list is one that the sidecar
-//! has.
+//! Each read is a list of the one object with this name, without a resource version. The API server
+//! answers it from etcd, or from a cache that it knows to be current. An empty list says that there
+//! is no such object, which a 404 of a proxy cannot be mistaken for, and the permission to list is
+//! one that the sidecar has.
 
 #[cfg(test)]
 mod tests;
@@ -36,16 +36,16 @@ use pps_recorder::facts::{
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six times as
-/// many bytes in JSON at most; an API server that takes larger ones answers with protobuf for all kinds but
-/// custom ones.
+/// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six
+/// times as many bytes in JSON at most; an API server that takes larger ones answers with protobuf
+/// for all kinds but custom ones.
 const LARGEST_READ: usize = 16 << 20;
 
 const PODS_PER_PAGE: u32 = 50;
 
 impl Writer {
-    /// Writes a status. If it drops entries or replaces values, they are checked first; the write is sent
-    /// only if all are confirmed.
+    /// Writes a status. If it drops entries or replaces values, they are checked first; the write
+    /// is sent only if all are confirmed.
     pub(crate) async fn write_checked_status(
         self,
         write: StatusWrite,
@@ -60,7 +60,8 @@ impl Writer {
         self.write_status(write).await
     }
 
-    /// Writes or deletes a generated PPS, if its workload is still the one from which that was decided.
+    /// Writes or deletes a generated PPS, if its workload is still the one from which that was
+    /// decided.
     pub(crate) async fn write_current_generated_pps(
         self,
         workload: WorkloadKey,
@@ -168,7 +169,8 @@ impl Writer {
             .await
     }
 
-    /// How many living Pods a workload has; no more than one beyond those that it wants are counted.
+    /// How many living Pods a workload has; no more than one beyond those that it wants are
+    /// counted.
     async fn count_living(
         &self,
         namespace: &str,
@@ -306,7 +308,8 @@ impl Writer {
             .map_err(|error| Failure::of_read(&format_args!("{kind} {key}"), &error))
     }
 
-    /// A page of a list, and the permission to have it in memory. Waits for its turn among all reads.
+    /// A page of a list, and the permission to have it in memory. Waits for its turn among all
+    /// reads.
     async fn page(
         &self,
         source: &Source,
@@ -328,8 +331,8 @@ impl Writer {
 }
 
 impl Unconfirmed {
-    /// Makes these reads of named objects, until one fails that would not only fail for its object. Returns
-    /// what exists, and the names of what is not known.
+    /// Makes these reads of named objects, until one fails that would not only fail for its object.
+    /// Returns what exists, and the names of what is not known.
     async fn gather<F>(
         &mut self,
         reads: impl Iterator<Item = (Arc<str>, impl Future<Output = Result<Option<F>, Failure>>)>,

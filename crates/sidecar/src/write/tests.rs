@@ -40,8 +40,8 @@ fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
 /// Method, path and body of each request.
 type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A writer, and the requests that its API server gets. Each write is answered with this status code. A read
-/// finds a PPS in version 5.
+/// A writer, and the requests that its API server gets. Each write is answered with this status
+/// code. A read finds a PPS in version 5.
 fn writer(code: u16) -> (Writer, Requests) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let seen = requests.clone();

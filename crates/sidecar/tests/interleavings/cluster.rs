@@ -32,8 +32,8 @@ pub(crate) const PODS: [(&str, usize); 13] = [
 pub(crate) const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 /// The Nodes that recorded states may name: `NODES`, and one that never existed.
 pub(crate) const NAMED_NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n9"];
-/// Every PPS name that occurs, with the numbers of the workloads that it may target. `p` competes with `w`
-/// and with `v`.
+/// Every PPS name that occurs, with the numbers of the workloads that it may target. `p` competes
+/// with `w` and with `v`.
 pub(crate) const PPS_OBJECTS: [(&str, &[usize]); 4] =
     [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
 
@@ -170,8 +170,8 @@ pub(crate) struct Cluster {
     pub(crate) ever_ready: BTreeSet<String>,
     /// Entries that another writer has put into a status: UID of the PPS, and Pod name.
     pub(crate) foreign: BTreeSet<(String, String)>,
-    /// By UID of the PPS and Pod name: UID of the workload for which the entry was recorded, as far as the
-    /// sidecar's process can know it.
+    /// By UID of the PPS and Pod name: UID of the workload for which the entry was recorded, as far
+    /// as the sidecar's process can know it.
     pub(crate) recorders: BTreeMap<(String, String), String>,
     version: u64,
     uids: u64,
@@ -342,8 +342,8 @@ impl Cluster {
         );
     }
 
-    /// Receives a status patch. It applies only to the object and the version that it names. `recorder` is
-    /// the workload whose Pods it records.
+    /// Receives a status patch. It applies only to the object and the version that it names.
+    /// `recorder` is the workload whose Pods it records.
     pub(crate) fn patch_status(
         &mut self,
         name: &str,
@@ -406,8 +406,8 @@ impl Cluster {
         is_created
     }
 
-    /// Receives a change of a generated PPS: its owner, since users cannot change what the annotations give.
-    /// Returns whether it was accepted.
+    /// Receives a change of a generated PPS: its owner, since users cannot change what the
+    /// annotations give. Returns whether it was accepted.
     pub(crate) fn update_generated(&mut self, name: Name, patch: &Value) -> bool {
         let metadata = &patch["metadata"];
         let Some(mut object) = self.objects.get(name).cloned() else {
@@ -428,7 +428,8 @@ impl Cluster {
             .filter(|workload| !workload.terminating);
         assert!(
             owner.is_some_and(|owner| metadata["ownerReferences"][0]["uid"] == owner.uid),
-            "{name} gets an owner that does not live, and the garbage collector deletes it: {patch}"
+            "{name} gets an owner that does not live, and the garbage collector deletes it: \
+             {patch}"
         );
         object.generated_for = metadata["ownerReferences"][0]["uid"]
             .as_str()
@@ -483,7 +484,8 @@ impl Cluster {
         true
     }
 
-    /// Each PPS is as it was some versions ago, if it existed, and versions start again from a lower number.
+    /// Each PPS is as it was some versions ago, if it existed, and versions start again from a
+    /// lower number.
     pub(crate) fn restore_backup(&mut self) {
         let earlier = |uid: &str| {
             let versions: Vec<&Pps> = self.history.values().filter(|pps| pps.uid == uid).collect();
@@ -500,14 +502,16 @@ impl Cluster {
             })
             .collect();
         self.recorders.clear();
-        // No version is used twice: of an object with the same UID, etcd could not tell the two apart.
+        // No version is used twice: of an object with the same UID, etcd could not tell the two
+        // apart.
         self.version = self.version / RESTORE_STEP * RESTORE_STEP - RESTORE_STEP;
         for (name, object) in restored {
             self.store(name, object);
         }
     }
 
-    /// What other clients write says nothing about the workloads for which the entries were recorded.
+    /// What other clients write says nothing about the workloads for which the entries were
+    /// recorded.
     fn forget_recorders(&mut self, pps_uid: &str) {
         self.recorders.retain(|(uid, _), _| uid != pps_uid);
     }

@@ -37,7 +37,8 @@ fn name_of(write: &GeneratedPps) -> Name {
 }
 
 impl Simulation {
-    /// The index decides about the generated PPS of a workload. Returns whether something is to be done.
+    /// The index decides about the generated PPS of a workload. Returns whether something is to be
+    /// done.
     pub(crate) fn generate(&mut self, number: usize) -> bool {
         let workload = workload_key(number);
         if !self.due_generated.remove(&number) {
@@ -56,8 +57,8 @@ impl Simulation {
         true
     }
 
-    /// The API server receives what is to be done about a generated PPS, and the sidecar learns the answer.
-    /// Before a creation or a deletion, the workload is read.
+    /// The API server receives what is to be done about a generated PPS, and the sidecar learns the
+    /// answer. Before a creation or a deletion, the workload is read.
     pub(crate) fn serve_generated(&mut self, number: usize) {
         if number >= self.generated.len() {
             return;
@@ -135,8 +136,8 @@ impl Simulation {
         self.index.apply_objects(update);
     }
 
-    /// Asserts, once everything is delivered and written, that each PPS that governs a workload and has
-    /// another name has an alias, and that no known workload has another one.
+    /// Asserts, once everything is delivered and written, that each PPS that governs a workload and
+    /// has another name has an alias, and that no known workload has another one.
     pub(crate) fn assert_aliases(&self) {
         if self.cluster.is_disabled {
             return;
@@ -163,7 +164,8 @@ impl Simulation {
             let is_terminating = objects
                 .values()
                 .any(|object| object.target == number && object.terminating);
-            // A sidecar that starts cannot tell whose alias it was, if there is neither a PPS nor a workload.
+            // A sidecar that starts cannot tell whose alias it was, if there is neither a PPS nor a
+            // workload.
             let is_known = expected.is_some() || self.snapshot.workload(number).is_some();
             if is_known && !is_terminating {
                 let actual =
@@ -174,9 +176,9 @@ impl Simulation {
         assert!(left.is_empty(), "{left:?} are no one's aliases");
     }
 
-    /// Asserts, once everything is delivered and written, that a PPS exists for each workload that asks for
-    /// one, and that no generated one is left for a workload that does not. Neither holds for workloads that
-    /// cannot be read.
+    /// Asserts, once everything is delivered and written, that a PPS exists for each workload that
+    /// asks for one, and that no generated one is left for a workload that does not. Neither holds
+    /// for workloads that cannot be read.
     pub(crate) fn assert_generated(&self) {
         for (number, workload) in self
             .cluster

@@ -1,5 +1,5 @@
-//! The ground truth: whether what the API server is asked to destroy may be destroyed, judged by the cluster
-//! itself at that moment, never by what the watches have shown.
+//! The ground truth: whether what the API server is asked to destroy may be destroyed, judged by
+//! the cluster itself at that moment, never by what the watches have shown.
 
 use pps_core::pps::{PodState, RetentionPolicy};
 use serde_json::Value;
@@ -9,9 +9,9 @@ use super::model::{is_away, may_want, replaces_values};
 use super::states::{changed_states, parse_status};
 
 impl Cluster {
-    /// Asserts that a status patch names no node on which the Pod does not run or is exempt from recording,
-    /// and drops no state that a Pod of the cluster backs, that its workload wants, or that the retention
-    /// policy keeps.
+    /// Asserts that a status patch names no node on which the Pod does not run or is exempt from
+    /// recording, and drops no state that a Pod of the cluster backs, that its workload wants, or
+    /// that the retention policy keeps.
     pub(crate) fn assert_drops_no_needed_state(&self, name: &str, patch: &Value) {
         let Some(object) = self.objects.get(name) else {
             return;
@@ -39,7 +39,8 @@ impl Cluster {
                 .is_some_and(|pod| pod.ready && !pod.exempt && pod.node == Some(node));
             assert!(
                 is_recorded_there || before.node_name == node,
-                "{name}: the state of {pod_name} is overwritten although its Pod does not run on {node}, or is exempt\n{patch}\n{self:?}"
+                "{name}: the state of {pod_name} is overwritten although its Pod does not run on \
+                 {node}, or is exempt\n{patch}\n{self:?}"
             );
         }
         for (pod, _) in changed.iter().filter(|(_, after)| after.is_none()) {

@@ -1,5 +1,6 @@
-//! A long run: a process lives through days of a busy cluster, and what it keeps in memory stays the same for
-//! the same objects. The product's own schedules decide, on a simulated clock, when it writes.
+//! A long run: a process lives through days of a busy cluster, and what it keeps in memory stays
+//! the same for the same objects. The product's own schedules decide, on a simulated clock, when it
+//! writes.
 //!
 //! ```console
 //! $ PPS_LONG_RUN_DAYS=7 cargo test -p pps-sidecar --test interleavings -- long_run --nocapture
@@ -91,7 +92,8 @@ struct Day {
 struct Kept {
     /// The objects that metrics count, and the watched kinds.
     counts: Vec<(&'static str, usize)>,
-    /// The length of everything that the index keeps, as text without digits and without unused names.
+    /// The length of everything that the index keeps, as text without digits and without unused
+    /// names.
     length: usize,
 }
 
@@ -375,8 +377,8 @@ fn processes_that_restart_twice_a_day_keep_the_same() {
     live(Step::Restart);
 }
 
-/// Lives through the days, and asserts that each ends as the first one did, and that a new process would then
-/// keep the same.
+/// Lives through the days, and asserts that each ends as the first one did, and that a new process
+/// would then keep the same.
 fn live(twice_a_day: Step) {
     let mut runner = TestRunner::new(config(1));
     let (events, mut process) = (event(twice_a_day), Process::new());

@@ -1,7 +1,8 @@
 //! The model: computes from a snapshot, each time from scratch, what a status must say.
 //!
-//! It is the judge of the index, so it shares only data types with it. Each rule is written out here again,
-//! as plainly as possible: which names a workload wants, what a running Pod's state is, which states stay.
+//! It is the judge of the index, so it shares only data types with it. Each rule is written out
+//! here again, as plainly as possible: which names a workload wants, what a running Pod's state is,
+//! which states stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,8 @@ use super::snapshot::{
 };
 use super::states::parse_status;
 
-/// The condition's reasons when nothing keeps Pods from being recorded with all their topology keys.
+/// The condition's reasons when nothing keeps Pods from being recorded with all their topology
+/// keys.
 pub(crate) const HEALTHY: [&str; 3] = ["AllRecorded", "WaitingForPods", "ReplicasUnknown"];
 
 /// What a status must say.
@@ -107,14 +109,16 @@ pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
     replicas(number, workload).is_none() || ordinal_names(number, workload).contains(pod)
 }
 
-/// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind that has
-/// fewer Pods than it wants may want any name; if it has more, its number says nothing of them.
+/// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind
+/// that has fewer Pods than it wants may want any name; if it has more, its number says nothing of
+/// them.
 pub(crate) fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
     let is_met = replicas(number, workload) == Some(living as u64);
     wants(number, workload, pod) || (number == 2 && !is_met)
 }
 
-/// Which PPS governs a workload: the one of the workload's name, else the oldest, else the first by name.
+/// Which PPS governs a workload: the one of the workload's name, else the oldest, else the first by
+/// name.
 fn governing_pps(snapshot: &Snapshot, target: usize) -> Option<Name> {
     let objects = snapshot.pps.objects.iter();
     objects
@@ -156,8 +160,8 @@ fn name_holder(
     }
 }
 
-/// The state of a running Pod; `None` if it is not Ready on a known Node, or if its annotation forbids to
-/// record it.
+/// The state of a running Pod; `None` if it is not Ready on a known Node, or if its annotation
+/// forbids to record it.
 pub(crate) fn running_state(
     snapshot: &Snapshot,
     options: SpecOptions,
@@ -202,8 +206,8 @@ fn lacks_topology_key(options: SpecOptions, state: &PodState) -> bool {
         .any(|(key, is_named)| *is_named && !state.node_topology_labels.contains_key(*key))
 }
 
-/// Whether something that is recorded gives way to another value. What the spec no longer names does not
-/// count.
+/// Whether something that is recorded gives way to another value. What the spec no longer names
+/// does not count.
 pub(crate) fn replaces_values(options: SpecOptions, before: &PodState, after: &PodState) -> bool {
     let is_other = |key: &str, is_named: bool| {
         let value = |state: &PodState| {
@@ -255,8 +259,8 @@ fn is_living(holder: NameHolder) -> bool {
     )
 }
 
-/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it. `held` are
-/// entries whose drop the cluster has not confirmed, and that stay for now.
+/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it.
+/// `held` are entries whose drop the cluster has not confirmed, and that stay for now.
 pub(crate) fn expected_status(
     snapshot: &Snapshot,
     name: Name,
@@ -265,8 +269,8 @@ pub(crate) fn expected_status(
     expected_status_with(snapshot, name, held, |_| true)
 }
 
-/// The same. The entry of a name that a custom kind does not want for certain stays for a while: until it
-/// `is_tried`.
+/// The same. The entry of a name that a custom kind does not want for certain stays for a while:
+/// until it `is_tried`.
 pub(crate) fn expected_status_with(
     snapshot: &Snapshot,
     name: Name,
@@ -448,10 +452,12 @@ pub(crate) fn expected_status_with(
         let is_wanted =
             present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
         let is_awaited = workload.is_none() && base.target_uid.is_none();
-        // A process that has not seen all that was recorded keeps what may be the living workload's.
+        // A process that has not seen all that was recorded keeps what may be the living
+        // workload's.
         let may_be_renewed = !renewed.is_complete && has_former;
         let is_former = is_replaced && !is_renewed(&pod_name) && !(may_be_renewed && is_wanted);
-        // A Pod of a re-created workload backs the state of another Pod only where that is recorded.
+        // A Pod of a re-created workload backs the state of another Pod only where that is
+        // recorded.
         let is_there = before.node_name.is_empty()
             || pod.is_some_and(|pod| pod.exempt || pod.node == Some(before.node_name.as_str()));
         let is_own = matches!(holder, NameHolder::Owned | NameHolder::Terminating);

@@ -1,5 +1,5 @@
-//! A sidecar process in the simulated cluster: watch events reach its index late, and writes are answered
-//! late, wrongly or never.
+//! A sidecar process in the simulated cluster: watch events reach its index late, and writes are
+//! answered late, wrongly or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,7 +50,8 @@ pub(crate) struct PendingWrite {
     response: Option<PatchResponse>,
     /// Whether the object that it was made for is still the one that the index knows.
     is_current: bool,
-    /// The newest version that the watch has delivered while the write was pending, and whether in a list.
+    /// The newest version that the watch has delivered while the write was pending, and whether in
+    /// a list.
     watched: Option<(Pps, bool)>,
 }
 
@@ -70,8 +71,8 @@ pub(crate) struct Simulation {
     namespaces: WatchQueue<(), ()>,
     objects: WatchQueue<Pps, Box<PpsFact>>,
     kinds: [WatchQueue<Workload, WorkloadFact>; 3],
-    /// The revision of the last lists of Pods and Nodes. None until these are watched: the index must first
-    /// know which labels and annotations to keep.
+    /// The revision of the last lists of Pods and Nodes. None until these are watched: the index
+    /// must first know which labels and annotations to keep.
     listed_revision: Option<u64>,
     /// The PPS whose status the index wants to decide.
     due: BTreeSet<Name>,
@@ -197,7 +198,8 @@ impl Simulation {
         self.relist(6);
     }
 
-    // ---- Missing Nodes -----------------------------------------------------------------------------
+    // ---- Missing Nodes
+    // -----------------------------------------------------------------------------
 
     /// The grace period of a missing Node ends.
     pub(crate) fn end_grace_period(&mut self, node: Name) {
@@ -228,15 +230,17 @@ impl Simulation {
         self.take_work();
     }
 
-    // ---- Writes ------------------------------------------------------------------------------------
+    // ---- Writes
+    // ------------------------------------------------------------------------------------
 
-    /// Decides the status of a PPS if the index wants to. Returns whether there is something to write.
+    /// Decides the status of a PPS if the index wants to. Returns whether there is something to
+    /// write.
     pub(crate) fn decide_if_due(&mut self, name: Name) -> bool {
         self.due.remove(name) && self.decide(name)
     }
 
-    /// Lets the index decide the status of a PPS, and compares the decision with the model's. Returns whether
-    /// there is something to write.
+    /// Lets the index decide the status of a PPS, and compares the decision with the model's.
+    /// Returns whether there is something to write.
     pub(crate) fn decide(&mut self, name: Name) -> bool {
         let write = self.index.status_write(&key(name), NOW);
         let expected = self.expected_status(name, write.as_ref());
@@ -289,8 +293,9 @@ impl Simulation {
             .pending
             .iter()
             .any(|pending| pending.name == name && pending.is_current);
-        // Each PPS waits only for the keys that it names itself. This is the product's own judgement, but not
-        // the last word: at rest, the recorded states are compared with the whole cluster.
+        // Each PPS waits only for the keys that it names itself. This is the product's own
+        // judgement, but not the last word: at rest, the recorded states are compared with the
+        // whole cluster.
         let is_interest_met = snapshot.pps.objects.get(name).is_none_or(|object| {
             let spec = serde_json::from_value(object.spec.clone()).unwrap();
             self.interest
@@ -320,8 +325,8 @@ impl Simulation {
         expected_status_with(snapshot, name, &held, is_tried)
     }
 
-    /// Notes for which workload the entries were decided. Returns the UID of the one whose Pods a write
-    /// records.
+    /// Notes for which workload the entries were decided. Returns the UID of the one whose Pods a
+    /// write records.
     fn note_recorders(&mut self, name: Name, write: Option<&StatusWrite>) -> Option<String> {
         let object = &self.snapshot.pps.objects[name];
         let workload = self
@@ -382,7 +387,8 @@ impl Simulation {
         let snapshot = &self.snapshot;
         let context = || {
             format!(
-                "{name}\nbefore: {before:?}\nafter: {after:?}\nexpected: {expected:?}\n{write:?}\n{snapshot:?}"
+                "{name}\nbefore: {before:?}\nafter: {after:?}\nexpected: \
+                 {expected:?}\n{write:?}\n{snapshot:?}"
             )
         };
         assert_eq!(after.pod_states, expected.entries, "{}", context());
@@ -430,8 +436,8 @@ impl Simulation {
         }
     }
 
-    /// The API server receives a pending write, unless it has already. Before that, the workload and the Pods
-    /// whose entries it drops are read; if that refutes a drop, the write is not sent.
+    /// The API server receives a pending write, unless it has already. Before that, the workload
+    /// and the Pods whose entries it drops are read; if that refutes a drop, the write is not sent.
     pub(crate) fn serve_write(&mut self, number: usize) {
         let Some(pending) = self
             .pending
@@ -481,8 +487,8 @@ impl Simulation {
         }
     }
 
-    /// What reading the cluster shows about the drops of a write: those that must not be made. All of them if
-    /// it cannot be read.
+    /// What reading the cluster shows about the drops of a write: those that must not be made. All
+    /// of them if it cannot be read.
     fn refuted_drops(&self, write: &StatusWrite) -> BTreeSet<Arc<str>> {
         let Some(check) = &write.loss_check else {
             return BTreeSet::new();
@@ -515,8 +521,8 @@ impl Simulation {
         refuted
     }
 
-    /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads
-    /// before it were done.
+    /// Nobody waits for the response to this write any longer. The request may be on its way, if
+    /// the reads before it were done.
     fn abandon(&mut self, pending: PendingWrite) {
         if self.refuted_drops(&pending.write).is_empty() {
             self.abandoned
@@ -524,8 +530,8 @@ impl Simulation {
         }
     }
 
-    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again from a
-    /// lower number, and all watches begin with a list. No request of before is answered.
+    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again
+    /// from a lower number, and all watches begin with a list. No request of before is answered.
     pub(crate) fn restore_backup(&mut self) {
         while !self.pending.is_empty() {
             self.answer_write(0, true);
@@ -622,7 +628,8 @@ impl Simulation {
         self.answer_write(last, false);
     }
 
-    // ---- Rest --------------------------------------------------------------------------------------
+    // ---- Rest
+    // --------------------------------------------------------------------------------------
 
     /// Delivers and writes everything, until nothing is left to do.
     pub(crate) fn settle(&mut self) {
@@ -758,13 +765,15 @@ impl Simulation {
             .any(|object| !object.status["packed"].is_null())
     }
 
-    /// Asserts that the watches have delivered the whole cluster, and that the index counts the same.
+    /// Asserts that the watches have delivered the whole cluster, and that the index counts the
+    /// same.
     pub(crate) fn assert_up_to_date(&self) {
         let (snapshot, cluster) = (&self.snapshot, &self.cluster);
         assert_eq!(snapshot.pods.objects, cluster.pods);
         assert_eq!(snapshot.nodes.objects, cluster.nodes);
         assert_eq!(snapshot.namespaces.objects.is_empty(), cluster.is_disabled);
-        // What was erased is not written back into an object that is being deleted, and stays known.
+        // What was erased is not written back into an object that is being deleted, and stays
+        // known.
         let is_kept = |name: &Name| {
             let known = &snapshot.pps.objects[name];
             known.terminating && !known.status["erased"].is_null()

@@ -1,4 +1,5 @@
-//! What the watches have delivered so far, kept as plainly as possible, and the facts that they deliver.
+//! What the watches have delivered so far, kept as plainly as possible, and the facts that they
+//! deliver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -111,7 +112,8 @@ pub(crate) enum NodeAbsence {
     ConfirmedGone,
 }
 
-/// The entries of one PPS that belong to the workload that exists now, although the status names another one.
+/// The entries of one PPS that belong to the workload that exists now, although the status names
+/// another one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Renewed {
     /// Whether this process has seen them all.
@@ -143,8 +145,8 @@ pub(crate) struct Snapshot {
     pub(crate) node_labels: BTreeMap<Name, BTreeSet<String>>,
     /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
     pub(crate) held: BTreeSet<(Name, String)>,
-    /// By UID of the PPS: the entries that were recorded for the workload that exists now, while the status
-    /// named another one, and those whose Pods were adopted.
+    /// By UID of the PPS: the entries that were recorded for the workload that exists now, while
+    /// the status named another one, and those whose Pods were adopted.
     pub(crate) renewed: BTreeMap<String, Renewed>,
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::cluster::PODS;
 
-/// The status with all its states in `pod_states`, whatever form they have. One Pod's state is what the
-/// policy reads.
+/// The status with all its states in `pod_states`, whatever form they have. One Pod's state is what
+/// the policy reads.
 pub(crate) fn parse_status(status: &Value) -> Status {
     let mut status_read: Status = serde_json::from_value(status.clone()).unwrap();
     if let Some(packed) = status_read.packed.take() {

@@ -81,8 +81,8 @@ pub(crate) enum ClusterChange {
     AnnotatePod(u8, Option<u8>),
     /// Sets or removes the annotation that forbids to record the Pod.
     ExemptPod(u8, bool),
-    /// Another client exempts a Pod and then empties its state or names another Node in it, as `kubectl pps
-    /// move` does.
+    /// Another client exempts a Pod and then empties its state or names another Node in it, as
+    /// `kubectl pps move` does.
     MoveState(u8, Option<u8>),
     SetPodAddress(u8, Option<u8>),
     SetPodOwner(u8, u8),
@@ -159,8 +159,8 @@ fn workload_spec() -> impl Strategy<Value = Value> {
     )
 }
 
-/// A status patch by another client for the PPS of this number: mostly about Pods of a workload that it may
-/// target.
+/// A status patch by another client for the PPS of this number: mostly about Pods of a workload
+/// that it may target.
 fn status_patch(number: u8) -> impl Strategy<Value = Value> {
     let targets = PPS_OBJECTS[usize::from(number)].1;
     let own: Vec<Name> = PODS
@@ -391,7 +391,8 @@ impl Simulation {
         }
     }
 
-    /// The grace period of a missing Node ends, and the Node is looked up if the index asks for that.
+    /// The grace period of a missing Node ends, and the Node is looked up if the index asks for
+    /// that.
     fn confirm_missing(&mut self, node: Name) {
         self.end_grace_period(node);
         self.write_all_due();

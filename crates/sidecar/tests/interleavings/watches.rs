@@ -1,5 +1,6 @@
-//! The watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds, 6 the namespaces in scope): what changes
-//! in the cluster is queued as events, which reach the index late, in pieces, and sometimes as a new list.
+//! The watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds, 6 the namespaces in scope): what
+//! changes in the cluster is queued as events, which reach the index late, in pieces, and sometimes
+//! as a new list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ fn toggle(all: &mut BTreeSet<usize>, one: usize) {
     }
 }
 
-/// The object with the states that a client has erased which does not know the compact form. They are known
-/// until they are written back.
+/// The object with the states that a client has erased which does not know the compact form. They
+/// are known until they are written back.
 fn with_erased_states(known: &Pps, mut object: Pps) -> Pps {
     let is_missing = |field: &str| object.status[field].is_null();
     let has_recording = parse_status(&object.status)
@@ -51,7 +52,8 @@ fn with_erased_states(known: &Pps, mut object: Pps) -> Pps {
 }
 
 impl Simulation {
-    /// Restarts a watch with a list of the present objects. Events that it has not delivered are lost.
+    /// Restarts a watch with a list of the present objects. Events that it has not delivered are
+    /// lost.
     pub(crate) fn relist(&mut self, watch: usize) {
         match watch {
             0 | 1 if self.listed_revision.is_none() => {}
@@ -360,9 +362,9 @@ impl Simulation {
         true
     }
 
-    /// Takes a version of a PPS that a watch or a response has delivered. While a write of that PPS is
-    /// pending, it is set aside. What a list says is right even if its version is older, as after etcd was
-    /// restored.
+    /// Takes a version of a PPS that a watch or a response has delivered. While a write of that PPS
+    /// is pending, it is set aside. What a list says is right even if its version is older, as
+    /// after etcd was restored.
     pub(super) fn update_known_pps(&mut self, name: Name, object: Pps, is_listed: bool) {
         match self.snapshot.pps.objects.get(name) {
             Some(known) if known.uid == object.uid => {

@@ -20,7 +20,8 @@ pub(crate) enum Answer {
     Body(u16, String),
     /// A body with these headers.
     Encoded(u16, &'static str, Vec<u8>),
-    /// A watch with these headers, which sends these bytes. The connection is cut when the sender is gone.
+    /// A watch with these headers, which sends these bytes. The connection is cut when the sender
+    /// is gone.
     EncodedWatch(&'static str, Receiver<Vec<u8>>),
     /// The lines of a watch, which stays open.
     Watch(Receiver<String>),

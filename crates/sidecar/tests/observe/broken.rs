@@ -1,12 +1,13 @@
-//! Answers that are cut, or that are something else than what their headers say, as after a proxy or a crash.
+//! Answers that are cut, or that are something else than what their headers say, as after a proxy
+//! or a crash.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::encodings::{PROTOBUF, envelope, frame, list, message, others, ready_pod_message};
 use super::*;
 
-/// Answers to lists and watches of Pods, one after the other; the last one again and again. Everything else
-/// works.
+/// Answers to lists and watches of Pods, one after the other; the last one again and again.
+/// Everything else works.
 fn api(lists: &'static [fn() -> Answer], watches: &'static [fn() -> Answer]) -> Api {
     let counts = [AtomicUsize::new(0), AtomicUsize::new(0)];
     Api::start(move |method, path| {

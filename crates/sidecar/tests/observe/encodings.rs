@@ -79,7 +79,8 @@ pub(crate) fn ready_pod_message(set: &str, version: u64) -> Vec<u8> {
     ])
 }
 
-/// A cluster whose Pods, nodes and StatefulSets arrive as protobuf, and the events of Pods as they are sent.
+/// A cluster whose Pods, nodes and StatefulSets arrive as protobuf, and the events of Pods as they
+/// are sent.
 fn api(pods: Vec<Vec<u8>>) -> (Api, mpsc::Sender<Vec<u8>>) {
     let (sender, events) = mpsc::channel();
     let events = Mutex::new(Some(events));

@@ -1,6 +1,6 @@
-//! etcd was restored from a backup. The API server answers as a real one does: a watch from a version that is
-//! not reached yet is accepted, shows nothing, and ends after its time. Neither an event nor a bookmark shows
-//! the earlier version.
+//! etcd was restored from a backup. The API server answers as a real one does: a watch from a
+//! version that is not reached yet is accepted, shows nothing, and ends after its time. Neither an
+//! event nor a bookmark shows the earlier version.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

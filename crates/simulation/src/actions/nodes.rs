@@ -64,8 +64,8 @@ pub(super) fn drain(cluster: &mut Cluster, name: &str) -> Outcome {
     Ok(())
 }
 
-/// Evicts the Pods of a node, one after the other. One that a budget protects is tried again after the
-/// others.
+/// Evicts the Pods of a node, one after the other. One that a budget protects is tried again after
+/// the others.
 fn evict_all(cluster: &mut Cluster, node: &str) {
     let on_it = |cluster: &Cluster| {
         cluster

@@ -27,8 +27,8 @@ pub(super) fn delete_pod(cluster: &mut Cluster, name: &str) -> Result<(), Findin
     Ok(())
 }
 
-/// Frees a Pod from its node, keeps its other recorded values, and evicts it. Refused where no node could
-/// take the new Pod. Nothing happens without PPS.
+/// Frees a Pod from its node, keeps its other recorded values, and evicts it. Refused where no node
+/// could take the new Pod. Nothing happens without PPS.
 pub(super) fn move_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding> {
     let refused = |why: String| Err(Finding::of_all(format!("{name} is not moved: {why}")));
     let pod = existing(cluster, name)?;

@@ -34,7 +34,8 @@ pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
     if let Some(other) = selecting.next() {
         let other = text(&other["metadata"]["name"]);
         return Some(format!(
-            "the PodDisruptionBudgets {name} and {other} both select it, and the API server evicts no such Pod"
+            "the PodDisruptionBudgets {name} and {other} both select it, and the API server \
+             evicts no such Pod"
         ));
     }
     let (healthy, needed) = count(cluster, budget);

@@ -1,5 +1,5 @@
-//! Pods that no simulated workload controls. They take room, and stay where they are until they lose their
-//! node.
+//! Pods that no simulated workload controls. They take room, and stay where they are until they
+//! lose their node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

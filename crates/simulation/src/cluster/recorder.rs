@@ -1,5 +1,5 @@
-//! The sidecar: its own [`Index`] decides; here are the API server that it watches and writes to, and its
-//! clock.
+//! The sidecar: its own [`Index`] decides; here are the API server that it watches and writes to,
+//! and its clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,7 +44,8 @@ impl Recorder {
         }
     }
 
-    /// What the watches show of these Pods. Everything is listed again if anything may have changed.
+    /// What the watches show of these Pods. Everything is listed again if anything may have
+    /// changed.
     fn watch(&mut self, cluster: &Cluster, dirty: Option<&BTreeSet<String>>) {
         let index = &mut self.index;
         let key = |name: &str| NamespacedName::new(cluster.namespace.as_str(), name);
@@ -190,7 +191,8 @@ impl Recorder {
         Some(())
     }
 
-    /// Makes, changes or deletes a generated PPS or an alias. The error says why the policy refuses it.
+    /// Makes, changes or deletes a generated PPS or an alias. The error says why the policy refuses
+    /// it.
     fn generate(
         &mut self,
         cluster: &mut Cluster,
@@ -278,8 +280,9 @@ pub(crate) fn end_grace_period(cluster: &mut Cluster) {
     }
 }
 
-/// Evicts the Pods that no node can take because they require the values of a deleted node, and whose state
-/// has been dropped: their successors do not require them. Without the sidecar's flag they stay Pending.
+/// Evicts the Pods that no node can take because they require the values of a deleted node, and
+/// whose state has been dropped: their successors do not require them. Without the sidecar's flag
+/// they stay Pending.
 pub(crate) fn evict(cluster: &mut Cluster) {
     let Some(Recorder { index, .. }) = &cluster.recorder else {
         return;
@@ -298,7 +301,8 @@ pub(crate) fn evict(cluster: &mut Cluster) {
                 "is evicted: it was Pending for a node that does not exist (--evict-pending-pods)",
             )
         } else {
-            let text = "stays Pending for a node that does not exist: delete it, or start the sidecar with --evict-pending-pods (PodNotEvicted)";
+            let text = "stays Pending for a node that does not exist: delete it, or start the \
+                        sidecar with --evict-pending-pods (PodNotEvicted)";
             (EventKind::Warning, text)
         };
         cluster.tell(kind, format!("Pod/{name}"), text);

@@ -126,7 +126,8 @@ pub(crate) fn replicas(spec: &Value) -> u64 {
         .unwrap_or(0)
 }
 
-/// The names of the Pods that a StatefulSet wants, as far as the limits of replicas and reserved ordinals go.
+/// The names of the Pods that a StatefulSet wants, as far as the limits of replicas and reserved
+/// ordinals go.
 pub fn wanted(spec: &Value, workload: &str) -> impl Iterator<Item = String> {
     let demand = Demand::read(spec, &Naming::StatefulSet);
     let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);

@@ -94,7 +94,8 @@ pub(crate) fn check_label(key: &str, value: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{}={} is no label: use at most {MAX_LABEL_VALUE_LENGTH} letters, digits, -, _ and ., with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
+        "{}={} is no label: use at most {MAX_LABEL_VALUE_LENGTH} letters, digits, -, _ and ., \
+         with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
         shorten(key),
         shorten(value)
     ))
@@ -187,7 +188,8 @@ pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
         if !is_one && !harmless.contains(at(path)) {
             let field = format!("spec.{path}");
             let message = format!(
-                "{field} is not simulated: Pods are created again one at a time, and each is Ready at once"
+                "{field} is not simulated: Pods are created again one at a time, and each is \
+                 Ready at once"
             );
             findings.push(Finding::warning(field, message));
         }

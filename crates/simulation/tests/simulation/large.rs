@@ -8,8 +8,8 @@ use crate::worlds::{ZONE, last, node, pps, required, scenario, stateful_set, wit
 
 const PODS_EACH: usize = 10;
 
-/// Nodes in three zones, and as many workloads, each with ten Pods on different nodes, whose states are
-/// recorded.
+/// Nodes in three zones, and as many workloads, each with ten Pods on different nodes, whose states
+/// are recorded.
 fn cluster(nodes: usize, key: &str) -> Vec<Value> {
     let zone = |node: usize| ["a", "b", "c"][node % 3];
     let mut objects: Vec<Value> = (0..nodes)

@@ -117,7 +117,8 @@ fn forget_drops_the_states_of_a_deleted_node_after_the_grace_period_and_evicts_p
     assert_eq!(events.len(), 2, "{events:?}");
     assert_eq!(
         events[0],
-        "PersistentPodState/db drops the state of db-0 (node n1 no longer exists; nodeDeletionPolicy: Forget)"
+        "PersistentPodState/db drops the state of db-0 (node n1 no longer exists; \
+         nodeDeletionPolicy: Forget)"
     );
     assert!(
         events[1].starts_with("Pod/db-0 is evicted: it was Pending for a node that does not exist"),

@@ -379,6 +379,9 @@ fn a_grace_period_that_drops_nothing_says_why() {
     ));
     assert_eq!(
         texts(last(&result), &[EventKind::StatesKept]),
-        ["PersistentPodState/db has nodeDeletionPolicy: Keep, the default, so no state is dropped"]
+        [
+            "PersistentPodState/db has nodeDeletionPolicy: Keep, the default, so no state is \
+             dropped"
+        ]
     );
 }

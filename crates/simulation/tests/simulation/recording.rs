@@ -126,12 +126,14 @@ fn a_dropped_state_is_reported_with_the_reason() {
     assert_eq!(
         forgotten(2),
         [
-            "PersistentPodState/db drops the state of db-2 (persistentPodStateRetentionPolicy: WhenScaled)"
+            "PersistentPodState/db drops the state of db-2 (persistentPodStateRetentionPolicy: \
+             WhenScaled)"
         ]
     );
     assert_eq!(
         forgotten(3)[0],
-        "PersistentPodState/db drops the state of db-0 (persistentPodStateRetentionPolicy: WhenScaled)"
+        "PersistentPodState/db drops the state of db-0 (persistentPodStateRetentionPolicy: \
+         WhenScaled)"
     );
 }
 
@@ -209,7 +211,8 @@ fn states_of_a_pasted_object_are_used() {
 
     objects[6]["metadata"]["uid"] = json!("another");
     let result = play(objects, json!([{"do": "rollOut"}]));
-    let dropped = "PersistentPodState/db drops the state of db-0 (persistentPodStateRetentionPolicy: WhenScaled)";
+    let dropped = "PersistentPodState/db drops the state of db-0 \
+                   (persistentPodStateRetentionPolicy: WhenScaled)";
     assert_eq!(texts(last(&result), &[EventKind::Forgotten]), [dropped]);
     assert_eq!(pod(last(&result), "db-0").recorded_before, None);
 }

@@ -1,5 +1,5 @@
-//! What a user types when a Pod is Pending. Each command is shown and really run, with its output on the
-//! screen.
+//! What a user types when a Pod is Pending. Each command is shown and really run, with its output
+//! on the screen.
 
 use std::ffi::OsString;
 use std::io::{Write, stdout};
@@ -46,8 +46,8 @@ impl<'a> Tour<'a> {
         folders.join(":")
     }
 
-    /// Makes the first Pod of a workload wait for its node, asks why, and moves it. Returns whether it has
-    /// moved.
+    /// Makes the first Pod of a workload wait for its node, asks why, and moves it. Returns whether
+    /// it has moved.
     pub(super) async fn play(&self, namespace: &str, workload: &str) -> Result<bool> {
         let pod = format!("{workload}-0");
         let before = self
@@ -98,7 +98,8 @@ impl<'a> Tour<'a> {
         Ok(has_moved)
     }
 
-    /// Shows a command, runs it, and returns its exit code: 0, or 1 if it found something that is not well.
+    /// Shows a command, runs it, and returns its exit code: 0, or 1 if it found something that is
+    /// not well.
     async fn enter(&self, command: &str) -> Result<i32> {
         println!("\n$ {command}");
         stdout().flush()?;

@@ -34,8 +34,8 @@ impl Ipam {
         )
     }
 
-    /// Assigns an address to a Pod: the wanted one if it is in the Node's range and free, else the next one,
-    /// which is not the one that was freed last. None if all are assigned.
+    /// Assigns an address to a Pod: the wanted one if it is in the Node's range and free, else the
+    /// next one, which is not the one that was freed last. None if all are assigned.
     pub(super) fn add(&self, node: &str, pod_uid: &str, wanted: Option<&str>) -> Option<String> {
         let mut nodes = self.nodes();
         let range = range(&mut nodes, node);

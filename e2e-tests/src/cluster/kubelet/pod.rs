@@ -16,8 +16,8 @@ use super::{
     shared::{Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist},
 };
 
-/// How often the readiness of a real process is probed. Shorter than any Pod asks for, because tests wait for
-/// it.
+/// How often the readiness of a real process is probed. Shorter than any Pod asks for, because
+/// tests wait for it.
 const PROBE_PERIOD: Duration = Duration::from_millis(200);
 
 /// What identifies a Pod. It does not change during the Pod's life.
@@ -312,8 +312,8 @@ fn has_finished(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Treats a missing Pod as success. On another Pod of the same name the call fails until the watch reports
-/// that this Pod is gone.
+/// Treats a missing Pod as success. On another Pod of the same name the call fails until the watch
+/// reports that this Pod is gone.
 async fn tolerate_absence<T>(call: impl Future<Output = kube::Result<T>>) -> Result<()> {
     match call.await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -1,5 +1,6 @@
-//! The product's Pods on simulated nodes run as processes of this machine: its program with the arguments and
-//! the ServiceAccount of the Pod. Real nodes show that its image, security context and probes fit.
+//! The product's Pods on simulated nodes run as processes of this machine: its program with the
+//! arguments and the ServiceAccount of the Pod. Real nodes show that its image, security context
+//! and probes fit.
 
 use std::{
     fs,
@@ -145,8 +146,8 @@ impl Programs {
             .is_ok_and(|(code, _)| code == 200))
     }
 
-    /// The exit code of a process that is not started again because of the Pod's `restartPolicy`. None if it
-    /// still runs.
+    /// The exit code of a process that is not started again because of the Pod's `restartPolicy`.
+    /// None if it still runs.
     pub(super) fn exit_code(&self, running: &Running, pod: &Pod) -> Result<Option<i32>> {
         let policy = pod
             .spec

@@ -16,7 +16,8 @@ use super::{ipam::Ipam, program::Programs};
 /// The CNI reads the requested address here and writes the assigned one.
 pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
 
-/// A Pod with this annotation (any value) gets the next free address, and the CNI writes nothing to it.
+/// A Pod with this annotation (any value) gets the next free address, and the CNI writes nothing to
+/// it.
 pub const NO_RESERVATION: &str = "e2e.pps.kubewarden.io/no-reservation";
 
 pub(super) struct Shared {

@@ -1,6 +1,6 @@
-//! Calico's CNI plugin, in place of `bridge` with `ipam.sh`, where `CALICO_CNI` names it. It runs without
-//! Calico's daemons: the routes to the nodes' pools are those to their subnets, and nothing enforces a
-//! `NetworkPolicy`.
+//! Calico's CNI plugin, in place of `bridge` with `ipam.sh`, where `CALICO_CNI` names it. It runs
+//! without Calico's daemons: the routes to the nodes' pools are those to their subnets, and nothing
+//! enforces a `NetworkPolicy`.
 
 use std::env;
 
@@ -20,7 +20,8 @@ pub(super) fn plugin() -> String {
     env::var("CALICO_CNI").unwrap_or_default()
 }
 
-/// What keeps the addresses of Pods on real nodes: an item of `kruise.io/persistent-pod-annotations`.
+/// What keeps the addresses of Pods on real nodes: an item of
+/// `kruise.io/persistent-pod-annotations`.
 pub fn ip_annotation() -> &'static str {
     if plugin().is_empty() {
         IP_ANNOTATION

@@ -134,8 +134,8 @@ impl Gate {
         let capability = format!("{namespace}/{operation}");
         if !self.metadata.may_use(&capability) {
             return Err(format!(
-                "Policy has not been granted access to the '{capability}' host capability. \
-                 The violation has been reported."
+                "Policy has not been granted access to the '{capability}' host capability. The \
+                 violation has been reported."
             ));
         }
         match (namespace, operation) {
@@ -146,8 +146,8 @@ impl Gate {
                     return Ok(());
                 }
                 Err(format!(
-                    "Policy has not been granted access to Kubernetes {}/{} resources. \
-                     The violation has been reported.",
+                    "Policy has not been granted access to Kubernetes {}/{} resources. The \
+                     violation has been reported.",
                     wanted.api_version, wanted.kind
                 ))
             }

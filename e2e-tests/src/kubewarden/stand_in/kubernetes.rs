@@ -1,5 +1,5 @@
-//! The `kubernetes` host capability that the policy uses, answered from a real API server in the way of
-//! PolicyServer.
+//! The `kubernetes` host capability that the policy uses, answered from a real API server in the
+//! way of PolicyServer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -125,7 +125,10 @@ impl Inner {
         };
         let namespace = namespace.as_deref();
         api.get_opt(name).await?.ok_or_else(|| {
-            anyhow!("Cannot find {api_version}/{kind} named '{name}' inside of namespace '{namespace:?}'")
+            anyhow!(
+                "Cannot find {api_version}/{kind} named '{name}' inside of namespace \
+                 '{namespace:?}'"
+            )
         })
     }
 

@@ -85,7 +85,8 @@ impl Metadata {
         }
         let Some(json) = found else {
             bail!(
-                "Policy is missing protocol version, which is required for KubewardenWapc execution mode"
+                "Policy is missing protocol version, which is required for KubewardenWapc \
+                 execution mode"
             );
         };
         let metadata: Self =
@@ -101,7 +102,8 @@ impl Metadata {
             Some(other) => bail!("Policy uses protocol version {other:?} but only V1 is supported"),
             None => {
                 bail!(
-                    "Policy is missing protocol version, which is required for KubewardenWapc execution mode"
+                    "Policy is missing protocol version, which is required for KubewardenWapc \
+                     execution mode"
                 )
             }
         }

@@ -1,5 +1,5 @@
-//! A policy in a waPC host that works like PolicyServer's: the module is compiled once, each request gets a
-//! fresh instance, and an epoch deadline interrupts long evaluations.
+//! A policy in a waPC host that works like PolicyServer's: the module is compiled once, each
+//! request gets a fresh instance, and an epoch deadline interrupts long evaluations.
 
 use std::{
     fs,
@@ -27,8 +27,8 @@ use crate::kubewarden::policy::Policy;
 
 /// The tick of the clock that interrupts guests.
 const TICK: Duration = Duration::from_secs(1);
-/// The number of ticks after which a guest is interrupted, unless its policy says otherwise: PolicyServer's
-/// default.
+/// The number of ticks after which a guest is interrupted, unless its policy says otherwise:
+/// PolicyServer's default.
 const TIMEOUT_TICKS: u64 = 2;
 /// The same in the manifests in `deploy/base`: `timeoutEvalSeconds`.
 const SHIPPED_TIMEOUT_TICKS: u64 = 3;
@@ -151,8 +151,8 @@ impl PolicyModule {
         })
     }
 
-    /// The same policy with the time limit of the manifests in `deploy/base`, which a busy machine keeps more
-    /// easily than PolicyServer's default.
+    /// The same policy with the time limit of the manifests in `deploy/base`, which a busy machine
+    /// keeps more easily than PolicyServer's default.
     #[must_use]
     pub fn with_shipped_time_limit(self) -> Self {
         Self {
@@ -171,9 +171,11 @@ impl PolicyModule {
         &self.metadata
     }
 
-    /// Evaluates the `request` of an admission review. This blocks: in async code use `spawn_blocking`.
+    /// Evaluates the `request` of an admission review. This blocks: in async code use
+    /// `spawn_blocking`.
     ///
-    /// Returns an error only if the request cannot be parsed. Whatever the policy does becomes a response.
+    /// Returns an error only if the request cannot be parsed. Whatever the policy does becomes a
+    /// response.
     pub fn evaluate(
         &self,
         request: &Value,
@@ -214,8 +216,8 @@ impl PolicyModule {
         }
     }
 
-    /// Asks the policy whether these settings are valid. Host calls fail, as they do in PolicyServer at that
-    /// time.
+    /// Asks the policy whether these settings are valid. Host calls fail, as they do in
+    /// PolicyServer at that time.
     pub fn validate_settings(&self, settings: &Value) -> Result<SettingsVerdict> {
         let answer = self.ask("validate_settings", settings.to_string().as_bytes())?;
         serde_json::from_slice(&answer).context("not an answer to validate_settings")
@@ -231,8 +233,8 @@ impl PolicyModule {
         self.call(operation, payload, Arc::new(NoHost))
     }
 
-    /// Calls one of the guest's functions with an unchanged payload, which PolicyServer need not be able to
-    /// send.
+    /// Calls one of the guest's functions with an unchanged payload, which PolicyServer need not be
+    /// able to send.
     pub fn call(
         &self,
         operation: &str,

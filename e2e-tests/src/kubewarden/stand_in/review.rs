@@ -191,8 +191,9 @@ impl AdmissionResponse {
                 }
             }
             (None, Some(_)) => {
-                let message = "Incoming object is null, which happens only with DELETE operations, \
-                    but the policy is attempting a mutation. This is not allowed";
+                let message = "Incoming object is null, which happens only with DELETE \
+                               operations, but the policy is attempting a mutation. This is not \
+                               allowed";
                 return Ok(Self::reject(uid, message, None));
             }
         };
@@ -218,8 +219,8 @@ impl AdmissionResponse {
             return self;
         }
         let message = format!(
-            "Request rejected by policy {policy}. The policy attempted to mutate the request, \
-             but it is currently configured to not allow mutations."
+            "Request rejected by policy {policy}. The policy attempted to mutate the request, but \
+             it is currently configured to not allow mutations."
         );
         let status = ResponseStatus {
             message: Some(message),

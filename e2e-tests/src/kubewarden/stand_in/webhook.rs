@@ -99,8 +99,8 @@ struct Shared {
 }
 
 impl Webhook {
-    /// Starts the server on that runtime, with the permissions that the policy's metadata ask for. The client
-    /// is that of PolicyServer's user and must belong to the runtime.
+    /// Starts the server on that runtime, with the permissions that the policy's metadata ask for.
+    /// The client is that of PolicyServer's user and must belong to the runtime.
     pub fn start(
         runtime: &Handle,
         client: Client,
@@ -111,9 +111,9 @@ impl Webhook {
         Self::serve(runtime, client, module, vec![policy], options)
     }
 
-    /// Starts the server for policies that `ClusterAdmissionPolicy` objects install, all made of one module,
-    /// each with its settings and only the permissions that it grants, whatever the module's metadata ask
-    /// for.
+    /// Starts the server for policies that `ClusterAdmissionPolicy` objects install, all made of
+    /// one module, each with its settings and only the permissions that it grants, whatever the
+    /// module's metadata ask for.
     pub fn start_installed(
         runtime: &Handle,
         client: Client,
@@ -212,8 +212,8 @@ impl Webhook {
         Ok(())
     }
 
-    /// Removes the registrations, and waits until the API server calls no policy any more. Forgets the
-    /// requests so far.
+    /// Removes the registrations, and waits until the API server calls no policy any more. Forgets
+    /// the requests so far.
     pub async fn unregister(&self, admin: &Client) -> Result<()> {
         for policy in &self.policies {
             policy.unregister(admin).await?;
@@ -251,7 +251,8 @@ impl Webhook {
         &self.authority
     }
 
-    /// All requests since the start or since [`forget`](Self::forget), in the order of their answers.
+    /// All requests since the start or since [`forget`](Self::forget), in the order of their
+    /// answers.
     pub fn served(&self) -> Vec<Served> {
         lock(&self.shared.served).clone()
     }
@@ -279,8 +280,8 @@ impl Webhook {
         lock(&self.shared.served).clear();
     }
 
-    /// Waits until the API server calls the policy or no longer does, which happens a moment after its
-    /// registration or its removal. Returns at once if no request for it can be made.
+    /// Waits until the API server calls the policy or no longer does, which happens a moment after
+    /// its registration or its removal. Returns at once if no request for it can be made.
     async fn wait_until_called(&self, policy: &Policy, admin: &Client, wanted: bool) -> Result<()> {
         let id = policy.id();
         wait_for(

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Page, key, stateful_set};
 
-/// Contrast depends on the theme, and layout on the width: each state is checked in both themes and, in turn,
-/// at two of three widths. At 320 pixels a page must still fit (WCAG 1.4.10).
+/// Contrast depends on the theme, and layout on the width: each state is checked in both themes
+/// and, in turn, at two of three widths. At 320 pixels a page must still fit (WCAG 1.4.10).
 const VIEWS: [[(&str, u32); 2]; 3] = [
     [("light", 320), ("dark", 1440)],
     [("dark", 820), ("light", 1440)],
@@ -18,8 +18,8 @@ const VIEWS: [[(&str, u32); 2]; 3] = [
 
 const AXE: &str = "e2e-tests/fixtures/axe-core/axe.min.js";
 
-/// All that axe-core finds wrong, and what it cannot decide, except for signs in place of words. Some of its
-/// rules are off unless asked for.
+/// All that axe-core finds wrong, and what it cannot decide, except for signs in place of words.
+/// Some of its rules are off unless asked for.
 const CHECK: &str = r#"
     const asked = ["target-size", "label-content-name-mismatch", "focus-order-semantics", "td-has-header"];
     const rules = Object.fromEntries(asked.map((id) => [id, { enabled: true }]));
@@ -48,8 +48,8 @@ pub(super) async fn of_the_page(page: &Page) -> Result<()> {
 }
 
 async fn axe_finds_nothing(page: &Page) -> Result<()> {
-    // A Pod that is Pending, problems in the text, a node that is selected, a link that cannot be opened, and
-    // objects without Nodes.
+    // A Pod that is Pending, problems in the text, a node that is selected, a link that cannot be
+    // opened, and objects without Nodes.
     let own = stateful_set(300);
     let states = [
         ("example=local-disk&step=2", None, None),

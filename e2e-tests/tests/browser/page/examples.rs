@@ -128,14 +128,15 @@ const EXAMPLES: [(&str, &[Said]); 7] = [
             (NOTHING, NOTHING),
             (
                 "db-0 returns to node-2, with its data and its IP address.",
-                "db-0 starts on node-1: its data stayed on node-2, and clients know it at 10.20.0.7, and it is at",
+                "db-0 starts on node-1: its data stayed on node-2, and clients know it at \
+                 10.20.0.7, and it is at",
             ),
         ],
     ),
 ];
 
-/// What a step says, and whether the cluster shows something else on each side: the Pods on each node, and
-/// the workload.
+/// What a step says, and whether the cluster shows something else on each side: the Pods on each
+/// node, and the workload.
 const STEP: &str = r##"(() => {
     const text = (selector) => document.querySelector(selector).innerText;
     const column = (side) => [...document.querySelectorAll(`#cluster [role=cell].${side}`)]
@@ -168,7 +169,8 @@ async fn each_example_shows_what_its_text_says(page: &Page) -> Result<()> {
     let offered = page
         .browser
         .evaluate(
-            "[...document.querySelectorAll('#example option:not([disabled])')].map((option) => option.value)",
+            "[...document.querySelectorAll('#example option:not([disabled])')].map((option) => \
+             option.value)",
         )
         .await?;
     ensure!(

@@ -46,7 +46,8 @@ async fn focus(page: &Page) -> Result<(String, bool)> {
     Ok(serde_json::from_value(page.browser.evaluate(FOCUS).await?)?)
 }
 
-/// Presses Tab, until the focus is on an element with this id or key if there is one. Returns where it was.
+/// Presses Tab, until the focus is on an element with this id or key if there is one. Returns where
+/// it was.
 async fn tab(page: &Page, wanted: Option<&str>) -> Result<Vec<(String, bool)>> {
     page.browser
         .script(&WATCH.replace("FOCUS", FOCUS), vec![json!(wanted)])

@@ -145,8 +145,9 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload(page: &Page) -> Resu
     page.go("").await?;
     let pps = |target: &str| {
         format!(
-            "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata:\n  name: db\nspec:\n  targetRef: {target}\n  \
-             requiredPersistentTopology:\n    nodeTopologyKeys: [topology.kubernetes.io/zone]\n"
+            "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata:\n  name: \
+             db\nspec:\n  targetRef: {target}\n  requiredPersistentTopology:\n    \
+             nodeTopologyKeys: [topology.kubernetes.io/zone]\n"
         )
     };
     for target in [
@@ -169,11 +170,12 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload(page: &Page) -> Resu
         let outcome = page.text("outcome").await?;
         ensure!(outcome.contains("db-0 returns to node-1"), "{outcome}");
     }
-    let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: queue\n  annotations:\n    \
-        kruise.io/auto-generate-persistent-pod-state: \"true\"\n    \
-        kruise.io/required-persistent-topology: topology.kubernetes.io/zone\nspec:\n  replicas: 2\n  selector:\n    \
-        matchLabels: {app: queue}\n  template:\n    metadata:\n      labels: {app: queue}\n    spec:\n      \
-        containers: [{name: queue, image: pause}]\n";
+    let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: queue\n  \
+                     annotations:\n    kruise.io/auto-generate-persistent-pod-state: \"true\"\n    \
+                     kruise.io/required-persistent-topology: topology.kubernetes.io/zone\nspec:\n  \
+                     replicas: 2\n  selector:\n    matchLabels: {app: queue}\n  template:\n    \
+                     metadata:\n      labels: {app: queue}\n    spec:\n      containers: [{name: \
+                     queue, image: pause}]\n";
     let data = pack(
         page,
         &json!({"version": 1, "objects": annotated}).to_string(),

@@ -14,8 +14,8 @@ const PICTURE: &str = "docs/images/playground.png";
 const WIDTH: u32 = 900;
 const MOST_BYTES: usize = 150_000;
 
-/// Two Pods have started again: with PPS one has its data and one waits for it, without PPS both have lost
-/// it.
+/// Two Pods have started again: with PPS one has its data and one waits for it, without PPS both
+/// have lost it.
 const STATE: &str = "example=local-disk&step=2";
 
 /// What happened, and the cluster: top and height.

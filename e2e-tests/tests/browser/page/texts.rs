@@ -40,16 +40,26 @@ async fn a_mistake_is_marked_in_its_line(page: &Page) -> Result<()> {
         .collect();
     let seen = page
         .browser
-        .evaluate("[...document.querySelectorAll('#objects-problems button')].map((line) => line.innerText)")
+        .evaluate(
+            "[...document.querySelectorAll('#objects-problems button')].map((line) => \
+             line.innerText)",
+        )
         .await?;
     ensure!(
         seen == json!(expected),
         "the lines are {expected:?}, the messages name {seen}"
     );
-    let marked = page.browser.evaluate("[...document.querySelectorAll('.number.error')].map((mark) => `Line ${mark.innerText.slice(2)}`)").await?;
+    let marked = page
+        .browser
+        .evaluate(
+            "[...document.querySelectorAll('.number.error')].map((mark) => `Line \
+             ${mark.innerText.slice(2)}`)",
+        )
+        .await?;
     ensure!(marked == json!(expected), "marked: {marked}");
     page.click("#objects-problems button").await?;
-    let cursor = "(() => { const text = document.activeElement; return text.value.slice(0, text.selectionStart).split('\\n').length; })()";
+    let cursor = "(() => { const text = document.activeElement; return text.value.slice(0, \
+                  text.selectionStart).split('\\n').length; })()";
     ensure!(
         page.browser.evaluate(cursor).await? == json!(line_of("host name")),
         "the cursor is elsewhere"
@@ -286,7 +296,8 @@ async fn too_many_replicas_are_reported_in_their_line_before_any_step(page: &Pag
 /// Half of a surrogate pair, which the driver cannot send.
 async fn half_a_character_is_answered(page: &Page) -> Result<()> {
     page.go("").await?;
-    let script = "const text = document.getElementById('objects'); text.value = 'kind: \\ud800'; text.dispatchEvent(new InputEvent('input'));";
+    let script = "const text = document.getElementById('objects'); text.value = 'kind: \\ud800'; \
+                  text.dispatchEvent(new InputEvent('input'));";
     page.browser.script(script, Vec::new()).await?;
     page.settle().await?;
     ensure!(

@@ -1,5 +1,5 @@
-//! What would let a Pod go that no node can take. Where a remedy says where the Pod goes, it was tried in the
-//! simulation of the scheduler.
+//! What would let a Pod go that no node can take. Where a remedy says where the Pod goes, it was
+//! tried in the simulation of the scheduler.
 
 use pps_core::plan::Requirement;
 use pps_scheduler::{Exclusion, Selection, Taint, UNSCHEDULABLE, Verdict};
@@ -12,7 +12,8 @@ use crate::decide::way_out::WayOut;
 
 const MAX_TRIED: usize = 50;
 const MAX_NAMED: usize = 3;
-/// Kubernetes or the cloud sets these taints for a cause, and sets them again after a user removes them.
+/// Kubernetes or the cloud sets these taints for a cause, and sets them again after a user removes
+/// them.
 const TAINTS_WITH_CAUSE: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 
 /// What would let the Pod start, and where.
@@ -32,7 +33,8 @@ pub enum RemedyKind {
     LabelNode {
         labels: Vec<Requirement>,
     },
-    /// The Pod is deleted, and created again from the present template with its present recorded state.
+    /// The Pod is deleted, and created again from the present template with its present recorded
+    /// state.
     CreateAgain,
     /// `move --anywhere` with these flags, away from a node.
     Move {

@@ -197,7 +197,8 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
 #[test]
 fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
     let style = crate::render::Style::PLAIN;
-    let line = "\nAfter the grace period, nodeDeletionPolicy: Forget would drop the recorded states of db-0.\n";
+    let line = "\nAfter the grace period, nodeDeletionPolicy: Forget would drop the recorded \
+                states of db-0.\n";
     for (forgets, question, is_forgotten) in [
         (true, loss("n1"), true),
         (true, Question::ZoneDown("a".into()), true),
@@ -536,8 +537,8 @@ fn a_drain_that_a_budget_and_a_required_node_block_is_told_the_way_out() {
         answer.advice,
         [cordon(["n1", "n3"]), moves(["db-0", "db-1"], "--anywhere")]
     );
-    // A required value has to be given up for the Pod that is kept as well: `move` refuses one command
-    // without that.
+    // A required value has to be given up for the Pod that is kept as well: `move` refuses one
+    // command without that.
     let answer = ask(&with_budget(ZONE, &["n3", "n3", "n1"]), drain("n3"));
     assert_eq!(
         answer.advice,
@@ -565,7 +566,8 @@ fn a_drain_is_not_forecast_without_what_is_recorded() {
     assert_eq!(failure, Failure::Unread(forbidden(&what)));
 }
 
-/// Without one of these lists, no Pod would be touched, its state would be dropped, or it would be Pending.
+/// Without one of these lists, no Pod would be touched, its state would be dropped, or it would be
+/// Pending.
 #[test]
 fn nothing_is_forecast_without_the_pods_and_the_workloads() {
     let openkruise = "list statefulsets.apps.kruise.io in namespace shop";
@@ -591,8 +593,8 @@ fn nothing_is_forecast_without_the_pods_and_the_workloads() {
     }
 }
 
-/// Another PersistentPodState of this name, for the same workload or for OpenKruise's, and with this state of
-/// `db-0`.
+/// Another PersistentPodState of this name, for the same workload or for OpenKruise's, and with
+/// this state of `db-0`.
 fn not_governing(name: &str, api_version: &str, node: &str) -> Pps {
     let mut other = pps("shop", HOSTNAME, false, &[("db-0", node, node)])
         .object()
@@ -683,7 +685,8 @@ fn pods_of_a_namespace_that_was_not_asked_for_are_said_once() {
     assert_eq!(answer.not_simulated, ["two/job-x"]);
 }
 
-/// The same with db-2, which has no node, and which no scheduler has looked at. n2 would be its best node.
+/// The same with db-2, which has no node, and which no scheduler has looked at. n2 would be its
+/// best node.
 fn with_waiting(states: &[(&str, &str, &str)]) -> Snapshot {
     let mut snapshot = cluster(HOSTNAME, false);
     snapshot.workloads = vec![database("shop", 3)];

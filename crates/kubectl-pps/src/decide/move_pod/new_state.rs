@@ -1,4 +1,5 @@
-//! The state that a move records. A required value, beside the node itself, is given up only by name.
+//! The state that a move records. A required value, beside the node itself, is given up only by
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,8 @@ use pps_recorder::record::record;
 use super::{Refusal, Request};
 use crate::snapshot::{Index, Node, Resource, Snapshot};
 
-/// Fails if one of these words names a key of no governing PersistentPodState: nothing would be given up.
+/// Fails if one of these words names a key of no governing PersistentPodState: nothing would be
+/// given up.
 pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal> {
     let index = Index::of(snapshot);
     let specs: Vec<Spec> = index
@@ -70,8 +72,8 @@ impl NewState {
 
     /// The state to record in place of `before`.
     ///
-    /// The entry of a bound Pod is emptied and not dropped. The sidecar may not know of the move yet: it
-    /// reads the Pod before it fills an empty entry, but not before it makes a new entry.
+    /// The entry of a bound Pod is emptied and not dropped. The sidecar may not know of the move
+    /// yet: it reads the Pod before it fills an empty entry, but not before it makes a new entry.
     pub fn of(&self, before: Option<&PodState>) -> Option<PodState> {
         let mut kept = before.cloned().unwrap_or_default();
         if self.drops_annotations {

@@ -10,8 +10,8 @@ use crate::snapshot::{Index, Pod, Resource, Snapshot};
 pub struct Selected {
     /// Pods to move: they run on the node, or belong there and no node can take them.
     pub pods: Vec<PodName>,
-    /// Pods that are recorded there and come back by themselves, to this node or to another node with the
-    /// recorded values.
+    /// Pods that are recorded there and come back by themselves, to this node or to another node
+    /// with the recorded values.
     pub returning: Vec<PodName>,
     /// Pods on the node that no PersistentPodState governs.
     pub not_governed: Vec<PodName>,
@@ -76,8 +76,9 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     Ok(selected)
 }
 
-/// Whether the recorded or the injected state of a Pod without a node names this node. An interrupted move
-/// may have changed the recorded state, and the Pod waits for the node all the same.
+/// Whether the recorded or the injected state of a Pod without a node names this node. An
+/// interrupted move may have changed the recorded state, and the Pod waits for the node all the
+/// same.
 fn waits_for(subject: &Subject<'_>, node: &str) -> bool {
     let label = subject
         .snapshot
@@ -91,8 +92,8 @@ fn waits_for(subject: &Subject<'_>, node: &str) -> bool {
             .any(|one| one.key == HOSTNAME && one.value == label)
 }
 
-/// Whether a Pod that does not run comes back by itself: a node could take it with the recorded state. False
-/// if nodes may not be read.
+/// Whether a Pod that does not run comes back by itself: a node could take it with the recorded
+/// state. False if nodes may not be read.
 fn comes_back(subject: &Subject<'_>) -> bool {
     // A Pod that waits may have been created with another state.
     let is_waiting =

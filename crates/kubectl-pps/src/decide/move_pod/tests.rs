@@ -401,7 +401,8 @@ fn no_pod_is_moved_in_a_namespace_that_is_not_enabled() {
             namespace: "prod".into()
         }
     );
-    let command = "kubectl label namespace prod persistent-pod-state/injection=enabled --overwrite --context blue";
+    let command = "kubectl label namespace prod persistent-pod-state/injection=enabled \
+                   --overwrite --context blue";
     assert!(said(refusal).1.ends_with(command));
 }
 
@@ -533,8 +534,8 @@ fn a_move_that_is_not_possible_says_why() {
         ),
         Refusal::NoPod { .. }
     ));
-    let says = "no PersistentPodState names StatefulSet db: nothing pins Pod db-0, and the scheduler chooses whenever it \
-                is created again";
+    let says = "no PersistentPodState names StatefulSet db: nothing pins Pod db-0, and the \
+                scheduler chooses whenever it is created again";
     for pods in [vec![], vec![pod("db-0", None, None)]] {
         assert_eq!(
             said(refused(&snapshot(&pods, &[]), &anywhere())),

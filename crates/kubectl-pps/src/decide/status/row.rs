@@ -32,13 +32,15 @@ pub struct Row {
     pub ips: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<PodState>,
-    /// The labels that its node must have: the recorded ones, or the injected ones of a Pod without a node.
+    /// The labels that its node must have: the recorded ones, or the injected ones of a Pod without
+    /// a node.
     pub required: BTreeMap<String, String>,
     /// The PersistentPodState whose state was injected when it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_from: Option<String>,
     pub drift: Vec<Drift>,
-    /// The scheduler's message about a Pending Pod; empty if the scheduler has long not looked at the Pod.
+    /// The scheduler's message about a Pending Pod; empty if the scheduler has long not looked at
+    /// the Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,8 +97,8 @@ pub enum Drift {
     Exempt {
         unfinished: bool,
     },
-    /// The Pod is Ready, and its node is not recorded: for so long that the sidecar does not record it, or
-    /// not yet.
+    /// The Pod is Ready, and its node is not recorded: for so long that the sidecar does not record
+    /// it, or not yet.
     Unrecorded {
         lasting: bool,
     },
@@ -186,7 +188,8 @@ impl Row {
     }
 }
 
-/// Whether every node with the required labels, the Pod's own among them, takes no new Pod like this one.
+/// Whether every node with the required labels, the Pod's own among them, takes no new Pod like
+/// this one.
 fn cannot_return(
     snapshot: &Snapshot,
     pod: &Pod,

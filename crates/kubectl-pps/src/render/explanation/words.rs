@@ -47,7 +47,8 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
         }
         // Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
         Cause::NodeGone(next) => format!(
-            "{pod} is bound to {node}, which does not exist any more. Kubernetes deletes the Pod after about a minute; {}.",
+            "{pod} is bound to {node}, which does not exist any more. Kubernetes deletes the Pod \
+             after about a minute; {}.",
             becomes(subject, next.as_ref())
         ),
         Cause::Terminating(None) => {
@@ -59,8 +60,8 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
             format!("{pod} is being deleted{on}; {next}.")
         }
         Cause::Terminating(Some(lost)) => format!(
-            "{pod} is being deleted, and its node {} that the Pod has stopped. It ends when {node} is back, or when its Node \
-             object is deleted.",
+            "{pod} is being deleted, and its node {} that the Pod has stopped. It ends when \
+             {node} is back, or when its Node object is deleted.",
             nothing_confirms(lost)
         ),
         Cause::Unscheduled if message.is_some() => {
@@ -74,7 +75,8 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
         Cause::NotWanted => {
             let replicas = subject.workload.map_or(0, Workload::replicas);
             format!(
-                "{pod} does not exist, and StatefulSet {workload} does not want it (replicas: {replicas})."
+                "{pod} does not exist, and StatefulSet {workload} does not want it (replicas: \
+                 {replicas})."
             )
         }
         Cause::NoWorkload { is_known } => {
@@ -86,11 +88,13 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
             format!("{pod} does not exist, and {whether}.")
         }
         Cause::WaitsFor(other) => format!(
-            "{pod} is not created yet: StatefulSet {workload} creates one Pod after the other, and waits for {other}."
+            "{pod} is not created yet: StatefulSet {workload} creates one Pod after the other, \
+             and waits for {other}."
         ),
         Cause::Refused(message) => {
             format!(
-                "{pod} does not exist: its creation is refused. StatefulSet {workload} reports: {message}"
+                "{pod} does not exist: its creation is refused. StatefulSet {workload} reports: \
+                 {message}"
             )
         }
         Cause::NotCreated => {
@@ -99,7 +103,8 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
                 subject.namespace,
             );
             format!(
-                "{pod} does not exist, although StatefulSet {workload} wants it. If this lasts, its Events may say why: {command}"
+                "{pod} does not exist, although StatefulSet {workload} wants it. If this lasts, \
+                 its Events may say why: {command}"
             )
         }
     }
@@ -302,7 +307,8 @@ fn governance(subject: &Subject) -> String {
         }
         Read::Absent => {
             format!(
-                "No PersistentPodState concerns it: the Pods of {kind} {name} get new names each time."
+                "No PersistentPodState concerns it: the Pods of {kind} {name} get new names each \
+                 time."
             )
         }
     }

@@ -1,5 +1,5 @@
-//! The steps of one move: the mark, the recorded state, the removal of the Pod, and the wait for its
-//! successor.
+//! The steps of one move: the mark, the recorded state, the removal of the Pod, and the wait for
+//! its successor.
 
 use std::time::Duration;
 
@@ -131,8 +131,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether a Pod was created between the decision and the write of the new state, and waits for a node:
-    /// it may have the former state.
+    /// Whether a Pod was created between the decision and the write of the new state, and waits for
+    /// a node: it may have the former state.
     async fn is_outdated(&self) -> Result<bool, Failure> {
         if self.one.removal != Removal::Unneeded || !self.one.changes_state() {
             return Ok(false);

@@ -349,8 +349,8 @@ async fn what_is_in_the_way_is_said_before_the_api_server_is_asked() {
     }
 }
 
-/// Moves a Pod that does not exist at the decision, and that this workload creates before its state is
-/// written. Returns whether it was deleted.
+/// Moves a Pod that does not exist at the decision, and that this workload creates before its state
+/// is written. Returns whether it was deleted.
 async fn deletes_latecomer(owner: &str) -> (Result<Outcome, Failure>, bool) {
     let mut gone = pair();
     gone.pods.clear();

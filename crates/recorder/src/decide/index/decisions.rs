@@ -28,8 +28,8 @@ pub struct PodEviction {
 }
 
 impl Index {
-    /// Decides the write that an object needs now. Returns nothing if the object is up to date, if a write of
-    /// it is in flight, or if it cannot be decided yet. `now` is RFC 3339.
+    /// Decides the write that an object needs now. Returns nothing if the object is up to date, if
+    /// a write of it is in flight, or if it cannot be decided yet. `now` is RFC 3339.
     pub fn status_write(&mut self, key: &NamespacedName, now: &str) -> Option<StatusWrite> {
         if !self.is_complete() {
             return None;
@@ -46,7 +46,9 @@ impl Index {
         let Some(mut decision) = decide(&self.view(key, object), self.object_limit(), now) else {
             if self.objects.is_current() {
                 let message = format!(
-                    "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {}, which are too many for status.podStates; nothing is recorded until then",
+                    "apply this product's definition of PersistentPodState again: the present one \
+                     has no field status.packed and hides the states of {}, which are too many \
+                     for status.podStates; nothing is recorded until then",
                     key.name
                 );
                 self.report_on_target(key, Reason::UnreadableObject, message);
@@ -94,8 +96,8 @@ impl Index {
         }
     }
 
-    /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then only this
-    /// object waits.
+    /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then
+    /// only this object waits.
     fn is_interest_met(&self, object: &TrackedPps) -> bool {
         let listed = self.nodes.facts.complete().min(self.pods.facts.complete());
         object.exceeded_limit.is_some() || self.interest.is_met(&object.fact.spec, listed)
@@ -119,9 +121,9 @@ impl Index {
         }
     }
 
-    /// Decides what has to be done now about the generated PPS of a workload, and about the alias of the PPS
-    /// that governs it. Returns nothing if all is well, if a write of it is in flight, or if it cannot be
-    /// decided yet.
+    /// Decides what has to be done now about the generated PPS of a workload, and about the alias
+    /// of the PPS that governs it. Returns nothing if all is well, if a write of it is in flight,
+    /// or if it cannot be decided yet.
     pub fn generated_pps(&mut self, workload: &WorkloadKey) -> Option<GeneratedPps> {
         if !self.is_complete()
             || !self.scope.contains(&workload.object.namespace)
@@ -182,9 +184,9 @@ impl Index {
         decision
     }
 
-    /// Decides whether a Pending Pod has to be deleted, so that its controller creates it without the old
-    /// affinity: no node has the values that its required affinity names, and the state that they came from
-    /// has been dropped. Otherwise its successor would get the same affinity.
+    /// Decides whether a Pending Pod has to be deleted, so that its controller creates it without
+    /// the old affinity: no node has the values that its required affinity names, and the state
+    /// that they came from has been dropped. Otherwise its successor would get the same affinity.
     pub fn eviction(&self, key: &NamespacedName) -> Option<PodEviction> {
         if !self.is_complete() {
             return None;

@@ -68,8 +68,8 @@ impl Index {
         self.mark_pod(key, &[owner_before, owner]);
     }
 
-    /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is not Ready
-    /// yet, so its state is that of its predecessor.
+    /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is
+    /// not Ready yet, so its state is that of its predecessor.
     fn count_bound_pod(&mut self, key: &NamespacedName) {
         let Some(pod) = self.pods.facts.get(key) else {
             return;
@@ -175,8 +175,8 @@ impl Index {
             .extend(self.pods.pending.iter().cloned());
     }
 
-    /// Starts to accept workloads of this kind from a new watch. Until they are listed, nothing is decided
-    /// about the objects that name one.
+    /// Starts to accept workloads of this kind from a new watch. Until they are listed, nothing is
+    /// decided about the objects that name one.
     pub fn watch_kind(&mut self, kind: GroupKind) {
         self.set_watch_state(&kind, WatchState::Up);
         self.workloads.kinds.entry(kind).or_default();
@@ -200,15 +200,16 @@ impl Index {
         }
     }
 
-    /// Notes that all kinds that can be watched are known: from now on, the condition of a PPS says if the
-    /// kind that it names is not one of them.
+    /// Notes that all kinds that can be watched are known: from now on, the condition of a PPS says
+    /// if the kind that it names is not one of them.
     pub fn set_kinds_known(&mut self) {
         if !std::mem::replace(&mut self.workloads.kinds_known, true) {
             self.retry_all();
         }
     }
 
-    /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched any longer.
+    /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched
+    /// any longer.
     pub fn apply_workloads(
         &mut self,
         kind: &GroupKind,
@@ -290,9 +291,9 @@ impl Index {
         }
     }
 
-    /// Takes what a read of an object has shown; nothing if there is no such object. `known_version` is the
-    /// version that was known when the read began: if an event has brought another version since, which may
-    /// wait for a write in flight, the read may be older.
+    /// Takes what a read of an object has shown; nothing if there is no such object.
+    /// `known_version` is the version that was known when the read began: if an event has brought
+    /// another version since, which may wait for a write in flight, the read may be older.
     pub fn on_object_read(
         &mut self,
         key: &NamespacedName,
@@ -358,7 +359,8 @@ impl Index {
         self.report_unreadable(key);
     }
 
-    /// Marks an object that was never read before as unreadable, if the definition may hide states of it.
+    /// Marks an object that was never read before as unreadable, if the definition may hide states
+    /// of it.
     fn hide_if_unknown(&mut self, key: &NamespacedName, fact: &mut PpsFact, shows_packed: bool) {
         let is_it =
             |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
@@ -372,7 +374,9 @@ impl Index {
         }
         // Whatever was written to it would make the loss of its states permanent.
         fact.unreadable = Some(
-            "status.packed: the API server hides the recorded states; apply this product's definition of PersistentPodState again".into(),
+            "status.packed: the API server hides the recorded states; apply this product's \
+             definition of PersistentPodState again"
+                .into(),
         );
         // Perhaps the API server has begun to use the definition only after the first list.
         if is_first_definition && shows_packed {
@@ -400,16 +404,16 @@ impl Index {
         }
     }
 
-    /// An object was created, changed or deleted: another one may govern the workload now, and a workload may
-    /// need a generated one.
+    /// An object was created, changed or deleted: another one may govern the workload now, and a
+    /// workload may need a generated one.
     fn on_object_changed(&mut self, key: &NamespacedName, workload: &WorkloadKey) {
         self.mark(key, TrackedPps::note_all);
         self.on_claims_changed(workload);
         self.on_name_changed(key);
     }
 
-    /// The objects that target this workload are others now, or one of them has changed. The others have to
-    /// be examined only if another object governs the workload now.
+    /// The objects that target this workload are others now, or one of them has changed. The others
+    /// have to be examined only if another object governs the workload now.
     fn on_claims_changed(&mut self, workload: &WorkloadKey) {
         if self.objects.choose_governing(workload) {
             self.mark_target(workload);
@@ -417,7 +421,8 @@ impl Index {
         self.work.generated.insert(workload.clone());
     }
 
-    /// An object of this name, alias or not, was created, changed or deleted: workloads may want the name.
+    /// An object of this name, alias or not, was created, changed or deleted: workloads may want
+    /// the name.
     fn on_name_changed(&mut self, key: &NamespacedName) {
         self.work
             .generated
@@ -430,8 +435,9 @@ impl Index {
         }
     }
 
-    /// Follows the entries of an object, and the nodes that they name now, or named before. Only after both
-    /// were taken into account, so that nothing changes for a node that is named as before.
+    /// Follows the entries of an object, and the nodes that they name now, or named before. Only
+    /// after both were taken into account, so that nothing changes for a node that is named as
+    /// before.
     fn follow_entries(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
         self.objects.follow_entries(key, before);
         let after = self.objects.tracked.get(key).map(|object| &object.fact);

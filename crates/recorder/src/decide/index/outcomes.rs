@@ -34,8 +34,8 @@ impl Index {
         }
     }
 
-    /// The write of this object was not sent, because the API server does not confirm that these entries can
-    /// be dropped or changed.
+    /// The write of this object was not sent, because the API server does not confirm that these
+    /// entries can be dropped or changed.
     pub fn on_loss_unconfirmed(
         &mut self,
         key: &NamespacedName,
@@ -50,8 +50,8 @@ impl Index {
         }
     }
 
-    /// The API server does not store the compact form that the write of this object has. With a resource
-    /// version it has stored the rest; without one the write was not sent.
+    /// The API server does not store the compact form that the write of this object has. With a
+    /// resource version it has stored the rest; without one the write was not sent.
     pub fn on_compact_form_dropped(
         &mut self,
         key: &NamespacedName,
@@ -73,8 +73,8 @@ impl Index {
         self.on_status_not_written(key, uid);
     }
 
-    /// The object that a write was made for: it may have been deleted and created again before the answer
-    /// came, and the new one may have a write of its own in flight.
+    /// The object that a write was made for: it may have been deleted and created again before the
+    /// answer came, and the new one may have a write of its own in flight.
     fn written_object(
         &mut self,
         key: &NamespacedName,
@@ -103,8 +103,8 @@ impl Index {
         }
     }
 
-    /// A write has changed entries of an object: follows the nodes that they name, and the Pods that wait for
-    /// their state to be dropped.
+    /// A write has changed entries of an object: follows the nodes that they name, and the Pods
+    /// that wait for their state to be dropped.
     fn follow_moved_entries(&mut self, key: &NamespacedName, moved: Vec<MovedEntry>) {
         let forgets = self
             .objects
@@ -152,7 +152,8 @@ impl Index {
         }
     }
 
-    /// The alias of this name was refused, so that the policy does not find the PPS that it would lead to.
+    /// The alias of this name was refused, so that the policy does not find the PPS that it would
+    /// lead to.
     pub fn on_alias_refused(
         &mut self,
         alias: &NamespacedName,
@@ -163,8 +164,8 @@ impl Index {
         self.decide_alias(workload);
     }
 
-    /// A Pod whose state was dropped with its node stays Pending: the condition of its PPS and an Event say
-    /// what to do.
+    /// A Pod whose state was dropped with its node stays Pending: the condition of its PPS and an
+    /// Event say what to do.
     pub fn on_pod_not_evicted(&mut self, eviction: &PodEviction, advice: String) {
         self.report(&eviction.workload, Reason::PodNotEvicted, advice.clone());
         let pods = &self.pods;

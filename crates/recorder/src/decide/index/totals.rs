@@ -20,7 +20,8 @@ pub struct Totals {
 }
 
 impl Index {
-    /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes are missing.
+    /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes
+    /// are missing.
     pub fn counts(&self) -> [(&'static str, usize); 6] {
         let recorded = |object: &TrackedPps| object.fact.status.pod_states.len();
         [
@@ -43,7 +44,8 @@ impl Index {
         ]
     }
 
-    /// The bytes of the largest object, and how many objects are near their capacity, and have exceeded it.
+    /// The bytes of the largest object, and how many objects are near their capacity, and have
+    /// exceeded it.
     pub fn sizes(&self) -> (usize, usize, usize) {
         self.objects
             .tracked
@@ -109,8 +111,8 @@ impl Index {
         totals
     }
 
-    /// Whether the policy has limited a Pod to a topology, and not only its own template. A Pod keeps what
-    /// was injected when the PPS is deleted.
+    /// Whether the policy has limited a Pod to a topology, and not only its own template. A Pod
+    /// keeps what was injected when the PPS is deleted.
     fn is_pinned(&self, pod: &NamespacedName, pending: &PendingPod) -> bool {
         let key = NamespacedName {
             namespace: pod.namespace.clone(),

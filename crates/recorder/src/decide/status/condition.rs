@@ -14,7 +14,8 @@ use crate::decide::workloads::KindCoverage;
 use crate::record::missing_keys;
 use crate::recording::{RECORDING, Recording};
 
-const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop states earlier (persistentPodStateRetentionPolicy: WhenScaled)";
+const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop \
+                               states earlier (persistentPodStateRetentionPolicy: WhenScaled)";
 
 /// What keeps a PPS from recording, if anything does.
 pub(crate) fn obstacle(view: &View<'_>) -> Option<Recording> {
@@ -34,25 +35,31 @@ pub(crate) fn obstacle(view: &View<'_>) -> Option<Recording> {
         (KindCoverage::NotWatched, ..) => (
             Reason::WorkloadKindNotWatched,
             format!(
-                "install the CRD of {kind} ({group_version}) and list the kind in ConfigMap kruise-configuration, key PPS_Watch_Custom_Workload_WhiteList; until then nothing is recorded or dropped"
+                "install the CRD of {kind} ({group_version}) and list the kind in ConfigMap \
+                 kruise-configuration, key PPS_Watch_Custom_Workload_WhiteList; until then \
+                 nothing is recorded or dropped"
             ),
         ),
         (KindCoverage::Forbidden, ..) => (
             Reason::WorkloadKindForbidden,
             format!(
-                "grant the sidecar list and watch on {kind} ({group_version}); until then nothing is recorded or dropped"
+                "grant the sidecar list and watch on {kind} ({group_version}); until then nothing \
+                 is recorded or dropped"
             ),
         ),
         (KindCoverage::Unavailable, ..) => (
             Reason::WorkloadKindUnavailable,
             format!(
-                "{kind} ({group_version}) cannot be listed, and the sidecar retries: its log and the metric persistentpodstate_watch_errors_total say why; until then nothing is recorded or dropped"
+                "{kind} ({group_version}) cannot be listed, and the sidecar retries: its log and \
+                 the metric persistentpodstate_watch_errors_total say why; until then nothing is \
+                 recorded or dropped"
             ),
         ),
         (_, Some(other), _) => (
             Reason::Superseded,
             format!(
-                "PersistentPodState {} names the same workload and takes precedence; delete one of the two",
+                "PersistentPodState {} names the same workload and takes precedence; delete one \
+                 of the two",
                 other.name
             ),
         ),
@@ -78,14 +85,16 @@ pub(super) fn capacity(
 ) -> Option<Recording> {
     if !fitted.deferred.is_empty() {
         let message = format!(
-            "{CAPACITY_ADVICE}: the object has no capacity for more than these {recorded} states, and other Pods are not recorded"
+            "{CAPACITY_ADVICE}: the object has no capacity for more than these {recorded} states, \
+             and other Pods are not recorded"
         );
         return Some(Recording::not(Reason::CapacityExceeded, message));
     }
     let kib = size_limit / 1024;
     let message = if stays_compact {
         format!(
-            "{CAPACITY_ADVICE}: the object keeps the compact form, since in podStates its {recorded} states would take more than the {kib} KiB that an object can have"
+            "{CAPACITY_ADVICE}: the object keeps the compact form, since in podStates its \
+             {recorded} states would take more than the {kib} KiB that an object can have"
         )
     } else {
         let mut conditions = pps.fact.status.header.conditions.iter();
@@ -94,7 +103,8 @@ pub(super) fn capacity(
         });
         let percent = nearly_full(fitted.sizes.stored + OBJECT_OVERHEAD, size_limit, was_near)?;
         format!(
-            "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {kib} KiB that an object can have"
+            "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {kib} KiB that an \
+             object can have"
         )
     };
     Some(Recording {
@@ -140,7 +150,8 @@ fn progress(view: &View<'_>, recorded: usize) -> Recording {
     {
         None => (
             Reason::ReplicasUnknown,
-            "the workload does not say how many Pods it wants, so no state is dropped before it is deleted",
+            "the workload does not say how many Pods it wants, so no state is dropped before it \
+             is deleted",
         ),
         Some(desired) if (recorded as u64) < desired => (
             Reason::WaitingForPods,
@@ -169,8 +180,8 @@ fn not_evicted(view: &View<'_>) -> Option<Recording> {
     Some(Recording::not(Reason::PodNotEvicted, advice.as_str()))
 }
 
-/// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing is kept of
-/// them.
+/// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing
+/// is kept of them.
 pub(super) fn missing_label(
     view: &View<'_>,
     missing_labels: &BTreeSet<Arc<str>>,

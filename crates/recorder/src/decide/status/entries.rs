@@ -16,28 +16,32 @@ use crate::decide::capacity::EntryChange;
 use crate::decide::nodes::Absence;
 use crate::facts::NamespacedName;
 
-/// After how many rounds a surplus entry is dropped. A Pod that is created again is not missing for so long,
-/// even if Pods that the workload's number does not count live meanwhile.
+/// After how many rounds a surplus entry is dropped. A Pod that is created again is not missing for
+/// so long, even if Pods that the workload's number does not count live meanwhile.
 const SURPLUS_ROUNDS: u8 = 2;
-/// Of how many entries a write may drop or replace something: each costs a read. The others come next.
+/// Of how many entries a write may drop or replace something: each costs a read. The others come
+/// next.
 const MAX_CHECKED: usize = 100;
 
-/// The entries that belong to the workload that exists now, while the status still names the one before it:
-/// entries that were recorded, or found to be right, from its Pods, and entries whose Pods it has adopted.
+/// The entries that belong to the workload that exists now, while the status still names the one
+/// before it: entries that were recorded, or found to be right, from its Pods, and entries whose
+/// Pods it has adopted.
 ///
-/// The status has one `targetUID` for all entries, which moves on only when no Pod of the former workload is
-/// left. Until then Pods of the new workload are recorded beside the former ones.
+/// The status has one `targetUID` for all entries, which moves on only when no Pod of the former
+/// workload is left. Until then Pods of the new workload are recorded beside the former ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Renewals {
-    /// Whether none is missing. A process that has just begun to lead does not know what was recorded before.
+    /// Whether none is missing. A process that has just begun to lead does not know what was
+    /// recorded before.
     pub is_complete: bool,
-    /// The UID of the workload to which each of these entries belongs. A Pod may show its new owner before a
-    /// watch shows that workload.
+    /// The UID of the workload to which each of these entries belongs. A Pod may show its new owner
+    /// before a watch shows that workload.
     pub workloads: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 impl Renewals {
-    /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not known.
+    /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not
+    /// known.
     pub(crate) fn is_renewed(&self, workload: &str, pod: &str) -> Option<bool> {
         let is_known = self
             .workloads
@@ -47,7 +51,8 @@ impl Renewals {
     }
 }
 
-/// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
+/// What becomes of the entries of one PPS. The maps and sets start from what the tracked object
+/// has.
 #[derive(Default)]
 pub(crate) struct EntryDecisions {
     pub(crate) changes: Vec<EntryChange>,
@@ -61,14 +66,15 @@ pub(crate) struct EntryDecisions {
     pub(crate) postponed: Vec<Arc<str>>,
     pub(crate) awaited_labels: BTreeSet<Arc<str>>,
     pub(crate) renewals: Renewals,
-    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded:
-    /// until then the status names that workload.
+    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was
+    /// recorded: until then the status names that workload.
     pub(crate) keeps_target: bool,
 }
 
 enum EntryDecision {
     Keep,
-    /// Kept until the workload has had exactly the Pods that it wants in enough rounds; says in how many.
+    /// Kept until the workload has had exactly the Pods that it wants in enough rounds; says in how
+    /// many.
     KeepAsSurplus(u8),
     /// Kept until the running Pod can be recorded. Where it was before does not matter.
     KeepUntilRecorded,

@@ -1,5 +1,5 @@
-//! In which form the states are written: in `podStates`, as OpenKruise has them, or in the compact form
-//! `packed`.
+//! In which form the states are written: in `podStates`, as OpenKruise has them, or in the compact
+//! form `packed`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::facts::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactForm {
-    /// Objects lose it: the administrator has switched it off, or OpenKruise's manager runs, whose updates of
-    /// a status would erase it.
+    /// Objects lose it: the administrator has switched it off, or OpenKruise's manager runs, whose
+    /// updates of a status would erase it.
     pub is_off: bool,
-    /// Whether the definition of PersistentPodState keeps it. Until that is known, no object gets or loses
-    /// it.
+    /// Whether the definition of PersistentPodState keeps it. Until that is known, no object gets
+    /// or loses it.
     pub is_kept: Option<bool>,
     /// From how many states on an object gets it, and below how many it loses it.
     pub limits: (usize, usize),
@@ -37,7 +37,8 @@ impl Default for CompactForm {
 }
 
 impl CompactForm {
-    /// Whether an object with so many states should have it. Between the limits an object keeps its form.
+    /// Whether an object with so many states should have it. Between the limits an object keeps its
+    /// form.
     pub(crate) fn suits(self, states: usize, is_compact: bool) -> bool {
         states
             >= if is_compact {
@@ -63,7 +64,8 @@ pub(super) enum FormDecision {
     Stay,
     /// The object would have `podStates`, if they fitted.
     StayTooLarge,
-    /// The compact form would make the object no smaller: that was found with `podStates` of this size.
+    /// The compact form would make the object no smaller: that was found with `podStates` of this
+    /// size.
     StayPlain(usize),
     /// All states move into these buckets.
     ToCompact(Vec<(Bucket, String)>),
@@ -90,7 +92,8 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             if !may_move || plain_size > MAX_UNPACKED_LENGTH {
                 return FormDecision::Stay;
             }
-            // To find out again costs time for each state, and most events of an object change none.
+            // To find out again costs time for each state, and most events of an object change
+            // none.
             if let Some(found_at) = pps.refused_forms.useless_at
                 && (plain_size == found_at
                     || (!pps.dirty.all && (found_at / 2..2 * found_at).contains(&plain_size)))
@@ -121,9 +124,9 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                 // The texts of a smaller object are short.
                 || (compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long));
             if !should_move {
-                // The compact form is written beside `podStates` first: then the sidecar was killed. Or
-                // another writer has put so many into `podStates`, where they cost as much as in a plain
-                // object.
+                // The compact form is written beside `podStates` first: then the sidecar was
+                // killed. Or another writer has put so many into `podStates`, where they cost as
+                // much as in a plain object.
                 let should_fold = can_be_compact
                     && rules.suits(overlaid.len(), true)
                     && plain_size <= MAX_UNPACKED_LENGTH
@@ -167,7 +170,8 @@ fn is_writable(texts: &[(Bucket, String)]) -> bool {
         .all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
 }
 
-/// Whether the compact form saves enough. It does, unless the states have few keys and values in common.
+/// Whether the compact form saves enough. It does, unless the states have few keys and values in
+/// common.
 fn is_worth_a_move(texts: &[(Bucket, String)], plain_size: usize) -> bool {
     size_of_texts(texts) <= plain_size / 4 * 3
 }
@@ -197,7 +201,8 @@ impl FormDecision {
         matches!(self, Self::ToCompact(_) | Self::ToPlain)
     }
 
-    /// The fields of the status that hold states, as a merge patch, and the form that the object has then.
+    /// The fields of the status that hold states, as a merge patch, and the form that the object
+    /// has then.
     pub(super) fn patch(
         &self,
         view: &View<'_>,
@@ -245,8 +250,8 @@ fn insert_entries(fields: &mut Map<String, Value>, entries: Map<String, Value>) 
     }
 }
 
-/// The changed buckets. Their states that another writer has put into `podStates` are removed there; returns
-/// the Pods of those that stay.
+/// The changed buckets. Their states that another writer has put into `podStates` are removed
+/// there; returns the Pods of those that stay.
 fn patch_buckets(
     view: &View<'_>,
     overlaid: &BTreeSet<Arc<str>>,
@@ -261,8 +266,8 @@ fn patch_buckets(
     let is_written = |pod: &&Arc<str>| buckets.contains_key(&Bucket::of(pod).to_string());
     let (written, rest): (Vec<_>, Vec<_>) = overlaid.iter().partition(is_written);
     if !buckets.is_empty() {
-        // Without the version: if the API server does not have the other buckets any longer, it refuses the
-        // write.
+        // Without the version: if the API server does not have the other buckets any longer, it
+        // refuses the write.
         fields.insert("packed".into(), json!({"buckets": buckets}));
     }
     insert_entries(

@@ -1,10 +1,11 @@
-//! The last check before entries are dropped, or recorded values are replaced. What the watches have shown
-//! may be late, and a state that was dropped or overwritten is lost. So the shell reads the workload, and the
-//! Pods and nodes of these entries, from the API server, and the same rules decide again from what it
-//! answers.
+//! The last check before entries are dropped, or recorded values are replaced. What the watches
+//! have shown may be late, and a state that was dropped or overwritten is lost. So the shell reads
+//! the workload, and the Pods and nodes of these entries, from the API server, and the same rules
+//! decide again from what it answers.
 //!
-//! What is recorded for the first time needs no read: a new entry, unless it is to stay as the Pod's home,
-//! and an annotation that a network plugin writes later. Nor does what the spec no longer names.
+//! What is recorded for the first time needs no read: a new entry, unless it is to stay as the
+//! Pod's home, and an annotation that a network plugin writes later. Nor does what the spec no
+//! longer names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use super::{View, backing, is_forgettable, ownership};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 
-/// What has to be true of the workload and of Pods for a write that drops entries or replaces values.
+/// What has to be true of the workload and of Pods for a write that drops entries or replaces
+/// values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossCheck {
     pub workload: WorkloadKey,
@@ -76,9 +78,9 @@ pub(crate) struct DroppedEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropCause {
-    /// The retention policy does not keep it; says whether the workload may want the Pod, and whether it is
-    /// the workload for which the entry was recorded. `is_counted` says whether the name is unwanted only
-    /// because the workload has all the Pods that it wants.
+    /// The retention policy does not keep it; says whether the workload may want the Pod, and
+    /// whether it is the workload for which the entry was recorded. `is_counted` says whether the
+    /// name is unwanted only because the workload has all the Pods that it wants.
     NotRetained {
         wanted: bool,
         presence: WorkloadPresence,
@@ -136,8 +138,8 @@ impl LossCheck {
         drops.map(|drop| (drop.node.as_str(), &drop.pod))
     }
 
-    /// The Pods whose entries are dropped because the workload no longer wants them; without those that other
-    /// Pods have replaced.
+    /// The Pods whose entries are dropped because the workload no longer wants them; without those
+    /// that other Pods have replaced.
     pub fn unwanted(&self) -> impl Iterator<Item = &Arc<str>> {
         let is_unwanted = |drop: &&DroppedEntry| {
             let present = WorkloadPresence::Present;
@@ -192,8 +194,8 @@ impl LossCheck {
             .filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
     }
 
-    /// The entries that must stay if the workload has so many living Pods; nothing if they could not be
-    /// counted.
+    /// The entries that must stay if the workload has so many living Pods; nothing if they could
+    /// not be counted.
     pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
         let is_met = self
             .counted()
@@ -206,7 +208,8 @@ impl LossCheck {
         refuted.map(|drop| drop.pod.clone()).collect()
     }
 
-    /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
+    /// The entries that must stay, given the workload, the Pods and the nodes that the API server
+    /// has now.
     pub fn refuted(
         &self,
         workload: Option<&WorkloadFact>,

@@ -1,5 +1,5 @@
-//! Follows the objects of one resource: lists them, watches them, and lists them again when that is needed,
-//! while the watch goes on.
+//! Follows the objects of one resource: lists them, watches them, and lists them again when that is
+//! needed, while the watch goes on.
 
 #[cfg(test)]
 mod tests;
@@ -22,21 +22,22 @@ use crate::telemetry::metrics::{Counters, Metrics, count};
 use pps_recorder::facts::WatchState;
 use pps_recorder::facts::store::Update;
 
-/// Each new key forces a relist, so pause after each one for this many times its duration, but not longer
-/// than [`LONGEST_RELIST_PAUSE`]. Otherwise a series of new keys would keep the API server listing.
+/// Each new key forces a relist, so pause after each one for this many times its duration, but not
+/// longer than [`LONGEST_RELIST_PAUSE`]. Otherwise a series of new keys would keep the API server
+/// listing.
 const RELIST_PAUSE_FACTOR: u32 = 4;
 const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How many objects of a list may have no readable name. Where there are more, something else than the
-/// objects is at fault, and the list must not pass for one that has only the others.
+/// How many objects of a list may have no readable name. Where there are more, something else than
+/// the objects is at fault, and the list must not pass for one that has only the others.
 const MAX_NAMELESS: usize = 1_000;
 
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
     /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
     name: &'a str,
-    /// The workload kind that is not recorded without this watch. Without any other watch, the sidecar is not
-    /// ready.
+    /// The workload kind that is not recorded without this watch. Without any other watch, the
+    /// sidecar is not ready.
     kind: Option<&'a WatchId>,
     read: R,
     observation: O,
@@ -269,7 +270,8 @@ where
     async fn on_watch_failed(&mut self, error: &WatchError) {
         self.watcher.on_failure(error);
         if error.needs_list() {
-            // A list under way may have begun before, and would be merged with events that no longer count.
+            // A list under way may have begun before, and would be merged with events that no
+            // longer count.
             self.begin_list();
         }
         self.mark_down("watch", error).await;

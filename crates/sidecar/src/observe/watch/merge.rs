@@ -1,10 +1,10 @@
-//! Merges the pages of a list with the events of a watch that goes on meanwhile, so that objects can be
-//! listed again while none of their changes is missed or reported in the wrong order. Pure.
+//! Merges the pages of a list with the events of a watch that goes on meanwhile, so that objects
+//! can be listed again while none of their changes is missed or reported in the wrong order. Pure.
 //!
-//! A list shows the objects as they were at one resource version, that of its first page. An event up to that
-//! version is in the list, and is left out once the list has shown its object; a later event replaces what
-//! the list says about its object. The pages that are still to come may never arrive, so what they will show
-//! is not taken for known.
+//! A list shows the objects as they were at one resource version, that of its first page. An event
+//! up to that version is in the list, and is left out once the list has shown its object; a later
+//! event replaces what the list says about its object. The pages that are still to come may never
+//! arrive, so what they will show is not taken for known.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -22,10 +22,11 @@ pub struct Merge<K, F> {
 
 #[derive(Debug)]
 enum List<K, F> {
-    /// No page has arrived. The revision of the interest, and the last event of each object, deleted or not,
-    /// with its version.
+    /// No page has arrived. The revision of the interest, and the last event of each object,
+    /// deleted or not, with its version.
     Requested(u64, HashMap<K, (Option<u64>, Option<F>)>),
-    /// The version of the list, and what has said something about an object since the first page arrived.
+    /// The version of the list, and what has said something about an object since the first page
+    /// arrived.
     Arriving(Option<u64>, HashMap<K, Source>),
 }
 
@@ -83,7 +84,8 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
         Some(Update::Apply(item.key, fact))
     }
 
-    /// The last page has arrived. What only early events have shown was deleted before the list was read.
+    /// The last page has arrived. What only early events have shown was deleted before the list was
+    /// read.
     pub fn end_list(&mut self) -> Vec<Update<K, F>> {
         let Some(List::Arriving(version, known)) = self.list.take() else {
             return Vec::new();
@@ -129,8 +131,8 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 }
 
-/// Whether a list of this version contains an event. Versions are growing numbers; if a server makes them
-/// otherwise, every event counts as later.
+/// Whether a list of this version contains an event. Versions are growing numbers; if a server
+/// makes them otherwise, every event counts as later.
 fn is_covered(event: Option<u64>, list: Option<u64>) -> bool {
     matches!((event, list), (Some(event), Some(list)) if event <= list)
 }
@@ -307,9 +309,9 @@ mod tests {
         objects
     }
 
-    /// What is known in the end if all was known at the version `seen`, and two pages of a list that was read
-    /// at the version `listed` arrive after the events of these versions; one that arrives at 9 fails again
-    /// and again.
+    /// What is known in the end if all was known at the version `seen`, and two pages of a list
+    /// that was read at the version `listed` arrive after the events of these versions; one that
+    /// arrives at 9 fails again and again.
     fn result(seen: u64, listed: u64, arrivals: [u64; 2]) -> BTreeMap<&'static str, u64> {
         let (mut merge, mut store) = (TestMerge::default(), Store::default());
         store.apply(Update::Begin(0));
@@ -359,7 +361,8 @@ mod tests {
                 for first in seen..=8 {
                     for second in first..=9 {
                         let result = result(seen, listed, [first, second]);
-                        // A list that is newer than the last event before it has all that the events bring.
+                        // A list that is newer than the last event before it has all that the
+                        // events bring.
                         assert_eq!(
                             result,
                             truth(8),

@@ -1,5 +1,5 @@
-//! The requests of one resource that is followed: the pages of its list, and its watch, each with its own
-//! retries, and when a new list is needed.
+//! The requests of one resource that is followed: the pages of its list, and its watch, each with
+//! its own retries, and when a new list is needed.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use super::source::{
     expect_not_earlier,
 };
 
-/// How long one page may fail before the list begins again. The API server forgets tokens after five to ten
-/// minutes, and what is kept to merge the list with events grows as long as the list takes.
+/// How long one page may fail before the list begins again. The API server forgets tokens after
+/// five to ten minutes, and what is kept to merge the list with events grows as long as the list
+/// takes.
 const LONGEST_PAGE_RETRY: Duration = Duration::from_mins(5);
 /// A watch that ends earlier is not opened again at once.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(800);
-/// The longest wait between two attempts, unless the API server asks for a longer one. A Pod that waits to be
-/// recorded should not have to wait long after the API server is back.
+/// The longest wait between two attempts, unless the API server asks for a longer one. A Pod that
+/// waits to be recorded should not have to wait long after the API server is back.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// After so long without a failure the next one counts as the first.
 const FORGET_AFTER: Duration = Duration::from_mins(2);
@@ -81,7 +82,8 @@ impl Lister {
             let page = self.request.get_or_insert_with(new).await;
             self.request = None;
             match page {
-                // A few large objects, of one user maybe, must not keep all others from being listed.
+                // A few large objects, of one user maybe, must not keep all others from being
+                // listed.
                 Err(WatchError::TooLarge(_)) if self.size.shrink() => {}
                 page => return page,
             }
@@ -97,8 +99,8 @@ impl Lister {
         self.token.is_none()
     }
 
-    /// The page that failed is tried again. What came before it is listed again only if its token is no
-    /// longer valid.
+    /// The page that failed is tried again. What came before it is listed again only if its token
+    /// is no longer valid.
     pub(super) fn on_failure(&mut self, error: &WatchError) {
         self.retry.back_off(error.retry_after());
         if error.is_expired() || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
@@ -111,16 +113,16 @@ impl Lister {
 pub(super) struct Watcher {
     source: Source,
     events: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
-    /// Where the watch continues; nothing before the first list, and after the API server has forgotten the
-    /// place.
+    /// Where the watch continues; nothing before the first list, and after the API server has
+    /// forgotten the place.
     pub(super) position: Option<String>,
     opened: Instant,
     /// Whether the watch has shown that the API server has what it had before.
     has_shown_events: bool,
-    /// Whether that has to be asked for before the next watch: after etcd was restored from a backup, the API
-    /// server accepts a watch from a later version, and shows nothing until that version is reached again,
-    /// maybe hours later. A watch that ends in time and has shown an event or a bookmark, as most do, needs
-    /// no such question.
+    /// Whether that has to be asked for before the next watch: after etcd was restored from a
+    /// backup, the API server accepts a watch from a later version, and shows nothing until that
+    /// version is reached again, maybe hours later. A watch that ends in time and has shown an
+    /// event or a bookmark, as most do, needs no such question.
     needs_version: bool,
     retry: Retry,
 }
@@ -139,8 +141,8 @@ impl Watcher {
         }
     }
 
-    /// Waits for the next event; `None` if the API server has ended the watch. Nothing is lost if the wait is
-    /// given up.
+    /// Waits for the next event; `None` if the API server has ended the watch. Nothing is lost if
+    /// the wait is given up.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {
         let Some(position) = self.position.clone() else {
             return pending().await;
@@ -190,8 +192,9 @@ impl Watcher {
     }
 }
 
-/// When a list or a watch that failed may be tried again. Each has its own wait: a list that fails for long
-/// must not keep a watch closed, nor a watch that was closed end the wait that the API server asked for.
+/// When a list or a watch that failed may be tried again. Each has its own wait: a list that fails
+/// for long must not keep a watch closed, nor a watch that was closed end the wait that the API
+/// server asked for.
 struct Retry {
     /// When the next attempt may begin.
     from: Instant,
@@ -231,8 +234,8 @@ impl Retry {
 /// Asks for new lists, each time with the revision that they must have.
 pub(crate) type Relist = watch::Receiver<u64>;
 
-/// When a watch has to list again because it must keep other fields, and the revision of the fields in its
-/// next list.
+/// When a watch has to list again because it must keep other fields, and the revision of the fields
+/// in its next list.
 pub(super) struct Relisting {
     requests: Relist,
     /// How long after a request the new fields are in force.
@@ -266,7 +269,8 @@ impl Relisting {
         }
     }
 
-    /// Waits until a new list is needed, but at least until this time. Never returns if none can be.
+    /// Waits until a new list is needed, but at least until this time. Never returns if none can
+    /// be.
     pub(super) async fn wait_for_relist(&mut self, not_before: Instant) {
         if self.due.is_none() && self.requests.changed().await.is_err() {
             return pending().await;

@@ -1,5 +1,5 @@
-//! Where a watch reads from: the requests for pages and events, how they fail, and how bodies are read within
-//! limits. No body is ever logged.
+//! Where a watch reads from: the requests for pages and events, how they fail, and how bodies are
+//! read within limits. No body is ever logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,22 @@ use tokio::time::timeout;
 use crate::observe::client::{LARGEST_REFUSAL, LONGEST_SILENCE};
 use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
 
-/// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and
-/// the sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays
-/// silent for longer is dead. Neither bookmarks nor keep-alive tell as much: the API server promises no
-/// bookmark, and a proxy may keep a connection alive that it forwards nothing on.
+/// How long the API server keeps a watch open. It ends the watch then, whether there were events or
+/// not, and the sidecar opens the next one where it ended: one cheap request a minute. So a
+/// connection that stays silent for longer is dead. Neither bookmarks nor keep-alive tell as much:
+/// the API server promises no bookmark, and a proxy may keep a connection alive that it forwards
+/// nothing on.
 const WATCH_SECONDS: u32 = 50;
 /// A watch that ends earlier was not ended by its time: the API server may have stopped.
 pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64);
-/// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
+/// How long the API server may take to begin an answer. It gives up on a list after a minute
+/// itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
 pub(super) const LARGEST_PAGE: usize = 32 << 20;
-/// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six
-/// times as many in JSON at most.
+/// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which
+/// are six times as many in JSON at most.
 pub(super) const LARGEST_OBJECT: usize = 64 << 20;
 /// The largest answer about the version: it has the metadata of one object.
 const LARGEST_VERSION: usize = 16 << 20;
@@ -111,9 +113,9 @@ impl WatchError {
         matches!(self, Self::Refused { code: 410, .. })
     }
 
-    /// Whether a watch can only continue after a new list. What a definition has defined is gone with it,
-    /// even if the definition returns; and the API server may have a state from before the place of the
-    /// watch.
+    /// Whether a watch can only continue after a new list. What a definition has defined is gone
+    /// with it, even if the definition returns; and the API server may have a state from before the
+    /// place of the watch.
     pub(super) fn needs_list(&self) -> bool {
         match self {
             Self::Refused {
@@ -131,7 +133,8 @@ impl PageSize {
         self.now
     }
 
-    /// A page of this many bytes has arrived. The next may have twice as many objects, if that is no risk.
+    /// A page of this many bytes has arrived. The next may have twice as many objects, if that is
+    /// no risk.
     pub(crate) fn arrived(&mut self, bytes: usize) {
         if bytes <= LARGEST_PAGE / 4 {
             self.now = self.now.saturating_mul(2).min(self.most);
@@ -202,9 +205,10 @@ impl Source {
         }
     }
 
-    /// One page of a list, of this many objects, or of all if that is 0, and of at most this many bytes: the
-    /// first one, or the one that this token stands for. Waits for its turn before the answer is read, but
-    /// not before it is requested: an API server that does not answer holds up no other list.
+    /// One page of a list, of this many objects, or of all if that is 0, and of at most this many
+    /// bytes: the first one, or the one that this token stands for. Waits for its turn before the
+    /// answer is read, but not before it is requested: an API server that does not answer holds up
+    /// no other list.
     pub(crate) async fn page(
         self,
         continue_token: Option<String>,
@@ -237,9 +241,9 @@ impl Source {
         })
     }
 
-    /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to
-    /// be current, so it is never earlier than what a watch has shown before, unless etcd has gone back. Asks
-    /// for the metadata of one object.
+    /// The version that the API server has reached. It reads it from etcd, or from a cache that it
+    /// knows to be current, so it is never earlier than what a watch has shown before, unless etcd
+    /// has gone back. Asks for the metadata of one object.
     async fn version(self) -> Result<String, WatchError> {
         let source = Self {
             prefers_protobuf: false,
@@ -249,8 +253,8 @@ impl Source {
         Ok(Page::read(&page.message)?.resource_version)
     }
 
-    /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
-    /// Fails if `asks` and the API server has not reached the version.
+    /// A watch that begins at this resource version. The stream ends when the API server ends the
+    /// watch. Fails if `asks` and the API server has not reached the version.
     pub(super) fn watch(
         self,
         version: String,
@@ -289,7 +293,8 @@ impl Source {
         self.send(request, "PartialObjectMetadata").await
     }
 
-    /// The next event; `None` at the end of the watch. There are no `events` until something has arrived.
+    /// The next event; `None` at the end of the watch. There are no `events` until something has
+    /// arrived.
     async fn next_event(
         &self,
         body: &mut Body,
@@ -354,7 +359,8 @@ impl Source {
         })
     }
 
-    /// What to ask for. A server that has no protobuf for a resource, as for custom ones, answers with JSON.
+    /// What to ask for. A server that has no protobuf for a resource, as for custom ones, answers
+    /// with JSON.
     fn accept(&self, metadata_kind: &str) -> String {
         let kind = format!(";as={metadata_kind};g=meta.k8s.io;v=v1");
         let kind = if self.only_metadata { &kind } else { "" };
@@ -364,7 +370,8 @@ impl Source {
     }
 }
 
-/// Fails if a version is earlier than the place of a watch, as after etcd was restored from a backup.
+/// Fails if a version is earlier than the place of a watch, as after etcd was restored from a
+/// backup.
 pub(super) fn expect_not_earlier(version: &str, place: Option<&str>) -> Result<(), WatchError> {
     match (version.parse::<u64>(), place.map(str::parse)) {
         (Ok(version), Some(Ok(place))) if version < place => Err(WatchError::WentBack),

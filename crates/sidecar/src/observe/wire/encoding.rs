@@ -25,8 +25,9 @@ pub enum Message {
     Protobuf(Vec<u8>),
 }
 
-/// How a body begins decides how it is read: a proxy may have removed or changed the `Content-Type`, and
-/// whatever it sends instead must not pass for a list or a watch without objects.
+/// How a body begins decides how it is read: a proxy may have removed or changed the
+/// `Content-Type`, and whatever it sends instead must not pass for a list or a watch without
+/// objects.
 impl Encoding {
     /// The encoding of a body with one object or list; `None` if it is neither JSON nor protobuf.
     pub fn of_body(body: &[u8]) -> Option<Self> {
@@ -37,8 +38,9 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a watch. A frame of protobuf begins with its length in four bytes. The first of them
-    /// is less than 9 for any frame that is not far too long, and no JSON begins with such a byte.
+    /// The encoding of a watch. A frame of protobuf begins with its length in four bytes. The first
+    /// of them is less than 9 for any frame that is not far too long, and no JSON begins with such
+    /// a byte.
     pub fn of_watch(bytes: &[u8]) -> Option<Self> {
         if bytes.first().is_some_and(|byte| *byte < 9) {
             Some(Self::Protobuf)

@@ -1,5 +1,5 @@
-//! Workloads, PersistentPodStates, custom resource definitions and the ConfigMap with the whitelist on the
-//! wire, and their facts.
+//! Workloads, PersistentPodStates, custom resource definitions and the ConfigMap with the whitelist
+//! on the wire, and their facts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ const STATEFUL_SET: Schema = &[
     ),
 ];
 
-/// Reads a StatefulSet. One that cannot be read does not say how many Pods it wants, so that no state is
-/// dropped.
+/// Reads a StatefulSet. One that cannot be read does not say how many Pods it wants, so that no
+/// state is dropped.
 pub fn read_stateful_set(
     object: Encoded<'_>,
 ) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
@@ -60,8 +60,8 @@ pub fn read_stateful_set(
     })
 }
 
-/// Reads a workload of a custom kind, like a StatefulSet. One cannot be read if its spec is nested deeper
-/// than the parser follows.
+/// Reads a workload of a custom kind, like a StatefulSet. One cannot be read if its spec is nested
+/// deeper than the parser follows.
 pub fn read_custom_workload(
     object: Encoded<'_>,
     api_version: &str,
@@ -218,8 +218,8 @@ fn keeps_packed(spec: &DefinitionSpec) -> bool {
     keeps_all(root) || keeps_all(status) || !status["properties"]["packed"].is_null()
 }
 
-/// Reads the ConfigMap. The list of one that cannot be read counts as malformed, so that the last valid one
-/// stays in force.
+/// Reads the ConfigMap. The list of one that cannot be read counts as malformed, so that the last
+/// valid one stays in force.
 pub fn read_config(object: Encoded<'_>) -> Result<Item<NamespacedName, ConfigFact>, Malformed> {
     #[derive(Deserialize)]
     struct ConfigMap {

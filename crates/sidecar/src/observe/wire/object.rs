@@ -1,5 +1,5 @@
-//! Reads one object at a time, so that one that cannot be read affects no other. What cannot be read is
-//! reported without its content, which may be secret.
+//! Reads one object at a time, so that one that cannot be read affects no other. What cannot be
+//! read is reported without its content, which may be secret.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ const IDENTITY: Schema = &[
     (9, "deletionTimestamp", Kind::Size(&[])),
 ];
 
-/// Any object. `S` and `T` are the parts of its spec and of its status that are read, and `M` those of its
-/// metadata.
+/// Any object. `S` and `T` are the parts of its spec and of its status that are read, and `M` those
+/// of its metadata.
 #[derive(Deserialize)]
 struct Object<M, S, T> {
     metadata: M,
@@ -88,8 +88,8 @@ impl From<Slim> for ObjectMeta {
             uid: slim.uid,
             resource_version: slim.resource_version,
             generation: slim.generation,
-            // Whether an object is being deleted is read, but not since when: the API server also has times
-            // that this program cannot show.
+            // Whether an object is being deleted is read, but not since when: the API server also
+            // has times that this program cannot show.
             deletion_timestamp: slim.deletion_timestamp.map(|_| Time(Timestamp::UNIX_EPOCH)),
             labels: slim.labels,
             annotations: slim.annotations,
@@ -110,7 +110,8 @@ pub(super) fn name_of(metadata: &ObjectMeta) -> Arc<str> {
     metadata.name.as_deref().unwrap_or_default().into()
 }
 
-/// Reads as much of an object as possible. `fact` gets the spec and the status of one that can be read.
+/// Reads as much of an object as possible. `fact` gets the spec and the status of one that can be
+/// read.
 pub(super) fn item<M, S, T, K, F>(
     object: Encoded<'_>,
     schema: Schema,

@@ -19,8 +19,8 @@ use super::malformed::Malformed;
 use super::object::{Item, METADATA, Slim, Unused, item, key_of, name_of};
 use super::protobuf::{Kind, Schema};
 
-/// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses
-/// its size, and lists in memory take many times the bytes that they had.
+/// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod
+/// chooses its size, and lists in memory take many times the bytes that they had.
 const MAX_AFFINITY_BYTES: usize = 4 * MAX_KEPT_AFFINITY_BYTES;
 
 const POD: Schema = &[
@@ -105,7 +105,8 @@ struct PodCondition {
     last_transition_time: Option<String>,
 }
 
-/// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as not Ready.
+/// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as
+/// not Ready.
 pub fn read_pod(
     object: Encoded<'_>,
     interest: &Interest,
@@ -129,8 +130,8 @@ pub fn read_pod(
     )
 }
 
-/// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name.
-/// A Pod without a controller owner is kept: it may be an orphan with a recorded state.
+/// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a
+/// new name. A Pod without a controller owner is kept: it may be an orphan with a recorded state.
 fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     let owner = pod
         .metadata
@@ -194,8 +195,8 @@ fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
     pod.metadata.annotations.as_ref()?.get(key)
 }
 
-/// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required
-/// affinity is not too large to be kept.
+/// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its
+/// required affinity is not too large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     let pps = annotation(pod, INJECTED_ANNOTATION)?;
     let is_gated = pod

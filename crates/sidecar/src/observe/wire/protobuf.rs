@@ -1,7 +1,7 @@
-//! Kubernetes' protobuf, read like the JSON of the same object: a table names the fields that are used. What
-//! is not needed is neither copied nor looked into. A generated reader would refuse an object because of one
-//! string that is no UTF-8, which JSON shows with replacements, and would need types and conversions of its
-//! own.
+//! Kubernetes' protobuf, read like the JSON of the same object: a table names the fields that are
+//! used. What is not needed is neither copied nor looked into. A generated reader would refuse an
+//! object because of one string that is no UTF-8, which JSON shows with replacements, and would
+//! need types and conversions of its own.
 //!
 //! The numbers of fields are part of the API of Kubernetes: no version changes them.
 
@@ -13,8 +13,8 @@ use super::malformed::Malformed;
 
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
-/// How many items a list may have: each takes hundreds of times its memory for a moment, and whoever creates
-/// an object chooses how many there are.
+/// How many items a list may have: each takes hundreds of times its memory for a moment, and
+/// whoever creates an object chooses how many there are.
 const MAX_ITEMS: usize = 10_000;
 
 /// The fields of a message that are read: the number, the name in JSON, and the type.
@@ -53,8 +53,8 @@ fn damaged() -> Malformed {
     Malformed("the protobuf is damaged".into())
 }
 
-/// Reads the fields that are in this schema, by way of the JSON of the same object. The error shows no value,
-/// which may be secret.
+/// Reads the fields that are in this schema, by way of the JSON of the same object. The error shows
+/// no value, which may be secret.
 pub(super) fn read<'a, T: Deserialize<'a>>(message: &[u8], schema: Schema) -> Result<T, Malformed> {
     T::deserialize(object(message, schema)?).map_err(|_| damaged())
 }
@@ -69,8 +69,8 @@ fn object(message: &[u8], schema: Schema) -> Result<Json, Malformed> {
     Ok(object.into())
 }
 
-/// A field of this message, or the list or map that all fields of this number are; `None` if JSON would not
-/// show it.
+/// A field of this message, or the list or map that all fields of this number are; `None` if JSON
+/// would not show it.
 fn field(message: &[u8], number: u64, kind: Kind) -> Result<Option<Json>, Malformed> {
     let Some(last) = Fields(message).find(number)? else {
         return Ok(None);
@@ -149,8 +149,8 @@ pub(super) fn open(envelope: &[u8]) -> Result<&[u8], Malformed> {
     for field in fields {
         match field? {
             (2, value) => raw = value.bytes()?,
-            // It may be encoded once more, or be something else. The API server never does that with what is
-            // read here.
+            // It may be encoded once more, or be something else. The API server never does that
+            // with what is read here.
             (3 | 4, value) if !value.bytes()?.is_empty() => return Err(damaged()),
             _ => {}
         }

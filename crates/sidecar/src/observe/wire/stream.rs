@@ -1,6 +1,6 @@
-//! Lists and watches as the API server sends them: pages of a list, and the events of a watch, which are
-//! lines of JSON or frames of protobuf. The objects in them stay unread, so that each can be read alone. And
-//! what it answers with instead of an object: refusals.
+//! Lists and watches as the API server sends them: pages of a list, and the events of a watch,
+//! which are lines of JSON or frames of protobuf. The objects in them stay unread, so that each can
+//! be read alone. And what it answers with instead of an object: refusals.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -50,8 +50,9 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page. Fails if it is no list, if it is damaged in any place between its objects, which then
-    /// may not be all, or if its place in time is unknown, so that it could not be watched from.
+    /// Reads a page. Fails if it is no list, if it is damaged in any place between its objects,
+    /// which then may not be all, or if its place in time is unknown, so that it could not be
+    /// watched from.
     pub fn read(page: &'a Message) -> Result<Self, Malformed> {
         #[derive(Deserialize)]
         struct List<'a> {
@@ -243,8 +244,8 @@ impl Events {
     }
 }
 
-/// The longest wait that an answer can ask for, in seconds. Recording must not stop for an hour, in a process
-/// that keeps the Lease, because a load balancer asks for that.
+/// The longest wait that an answer can ask for, in seconds. Recording must not stop for an hour, in
+/// a process that keeps the Lease, because a load balancer asks for that.
 pub const LONGEST_WAIT: u32 = 60;
 
 const REFUSAL: Schema = &[

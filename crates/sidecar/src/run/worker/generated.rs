@@ -132,7 +132,9 @@ impl Worker {
             _ if applied == ApplyResult::WithoutSources => (
                 Reason::InvalidAnnotation,
                 format!(
-                    "PersistentPodState {name} lacks the sources PodIPsJSON and PodIPsCSV: the cluster's definition of PersistentPodState has no field for them; install this product's definition"
+                    "PersistentPodState {name} lacks the sources PodIPsJSON and PodIPsCSV: the \
+                     cluster's definition of PersistentPodState has no field for them; install \
+                     this product's definition"
                 ),
             ),
             GeneratedPps::Create { is_alias: true, .. }
@@ -159,7 +161,8 @@ fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> S
         GeneratedPps::Create { is_alias: true, .. } => (
             "create",
             format!(
-                "allow it, or name your PersistentPodState {}, like the workload: without it the policy does not find yours",
+                "allow it, or name your PersistentPodState {}, like the workload: without it the \
+                 policy does not find yours",
                 workload.object.name
             ),
         ),

@@ -1,5 +1,5 @@
-//! Missing nodes: their grace period, the lookup that confirms that they do not exist, and the eviction of
-//! Pods that wait for them.
+//! Missing nodes: their grace period, the lookup that confirms that they do not exist, and the
+//! eviction of Pods that wait for them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use pps_recorder::decide::missing_nodes::{MissingNodes, UnschedulablePods};
 use pps_recorder::decide::schedule::Deadlines;
 use pps_recorder::facts::NamespacedName;
 
-/// How long a new node may lack a label, unless the grace period of missing nodes is shorter. A kubelet
-/// registers its Node, and starts Pods on it, before the cloud provider's controller has labelled it with its
-/// zone.
+/// How long a new node may lack a label, unless the grace period of missing nodes is shorter. A
+/// kubelet registers its Node, and starts Pods on it, before the cloud provider's controller has
+/// labelled it with its zone.
 pub(super) const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
 
 /// How long nodes have been missing or new, and Pods unschedulable.
@@ -53,8 +53,8 @@ impl Worker {
         }
     }
 
-    /// Reports nodes whose grace period has ended to the index. Returns whether there are any. Call it after
-    /// all of the index's work was taken, because a node may have been back for a moment.
+    /// Reports nodes whose grace period has ended to the index. Returns whether there are any. Call
+    /// it after all of the index's work was taken, because a node may have been back for a moment.
     pub(super) fn apply_overdue(&mut self, now: Instant) -> bool {
         let mut is_any = false;
         while let Some(node) = self.absences.missing.take_overdue(now) {
@@ -87,7 +87,8 @@ impl Worker {
         }
     }
 
-    /// Lets the Pods be evicted whose states a status write has dropped because their node does not exist.
+    /// Lets the Pods be evicted whose states a status write has dropped because their node does not
+    /// exist.
     pub(super) fn follow_forgotten_states(&mut self, check: &LossCheck) {
         let now = Instant::now();
         for (node, pod) in check.forgotten() {
@@ -104,7 +105,8 @@ impl Worker {
         }
     }
 
-    /// Evicts a Pod that waits for a node that does not exist, if it has done so for the grace period.
+    /// Evicts a Pod that waits for a node that does not exist, if it has done so for the grace
+    /// period.
     pub(super) fn evict(&mut self, pod: &NamespacedName, is_retry: bool, now: Instant) {
         let Some(eviction) = self.index.eviction(pod) else {
             self.index.on_eviction_needless(pod);
@@ -118,7 +120,8 @@ impl Worker {
             return self
                 .report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");
         }
-        // A node that could take the Pod may be there, and a watch that does not work has not shown it.
+        // A node that could take the Pod may be there, and a watch that does not work has not shown
+        // it.
         if self.health.problem().is_some() {
             self.writes.evictions.failed(pod, None, now);
             return self.writes.evictions.mark(pod, now);
@@ -132,7 +135,8 @@ impl Worker {
         let pod = &eviction.pod;
         if self.absences.unschedulable.is_to_be_reported(pod) {
             let message = format!(
-                "delete Pod {}, or {advice}: it is Pending for a node that does not exist, and its controller does not re-create it by itself",
+                "delete Pod {}, or {advice}: it is Pending for a node that does not exist, and \
+                 its controller does not re-create it by itself",
                 pod.name
             );
             self.index.on_pod_not_evicted(eviction, message);
@@ -146,7 +150,8 @@ impl Worker {
             self.writes.evictions.written(pod, 0, now);
             self.absences.unschedulable.cancel(pod);
             let message = format!(
-                "evicted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
+                "evicted Pod {}, which was Pending for a node that does not exist; its controller \
+                 re-creates it",
                 pod.name
             );
             return self

@@ -1,5 +1,5 @@
-//! Status writes: begins them, and handles what comes of them: success, conflicts, failures, and drops of
-//! states that the API server does not confirm.
+//! Status writes: begins them, and handles what comes of them: success, conflicts, failures, and
+//! drops of states that the API server does not confirm.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use pps_recorder::decide::index::StatusWrite;
 use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm};
 
 const MAX_LISTED: usize = 5;
-/// After so many conflicts in a row, what is known of the object may be wrong, and no event of a watch may
-/// correct it.
+/// After so many conflicts in a row, what is known of the object may be wrong, and no event of a
+/// watch may correct it.
 const READ_AFTER: u32 = 3;
 /// After so many failures in a row, within some 4 s: a refusal may be over soon.
 const REPORT_REFUSAL_AFTER: u32 = 5;
@@ -107,7 +107,8 @@ impl Worker {
         if !failure.is_expected() {
             warn!(object = %key, error = %failure, "cannot write a status; retrying");
         }
-        // The message of a refusal may change each time: without it, one that stays is reported once.
+        // The message of a refusal may change each time: without it, one that stays is reported
+        // once.
         let is_lasting = self.writes.statuses.failures(key) >= REPORT_REFUSAL_AFTER;
         if is_lasting && matches!(failure, Failure::Refused(_)) {
             let name = &key.name;
@@ -123,19 +124,21 @@ impl Worker {
         }
     }
 
-    /// Reads an object again whose writes keep conflicting, or do not find it, and reports it if that does
-    /// not help. An object may be gone without an event, for example because it is not in the backup that
-    /// etcd was restored from.
+    /// Reads an object again whose writes keep conflicting, or do not find it, and reports it if
+    /// that does not help. An object may be gone without an event, for example because it is not in
+    /// the backup that etcd was restored from.
     fn on_conflicts(&mut self, write: &StatusWrite, failure: &Failure, conflicts: u32) {
         if conflicts == REPORT_AFTER {
             let name = &write.key.name;
             let message = if matches!(failure, Failure::NotFound) {
                 format!(
-                    "install this product's definition of PersistentPodState: the API server has {name}, but does not find its status, so that nothing is recorded"
+                    "install this product's definition of PersistentPodState: the API server has \
+                     {name}, but does not find its status, so that nothing is recorded"
                 )
             } else {
                 format!(
-                    "find out which client keeps writing PersistentPodState {name}: it changes the object before each write of the sidecar, so that nothing is recorded"
+                    "find out which client keeps writing PersistentPodState {name}: it changes \
+                     the object before each write of the sidecar, so that nothing is recorded"
                 )
             };
             warn!(object = %write.key, error = %failure, "the writes of an object keep conflicting");
@@ -204,31 +207,45 @@ impl Worker {
         let grace_period = self.absences.missing.period.as_secs();
         let unwanted: Vec<String> = check.unwanted().map(ToString::to_string).collect();
         for (reason, states, cause) in [
-            (Reason::StatesForgotten, forgotten, format!("the node has not existed for {grace_period} s")),
+            (
+                Reason::StatesForgotten,
+                forgotten,
+                format!("the node has not existed for {grace_period} s"),
+            ),
             (
                 Reason::StatesDropped,
                 unwanted,
-                "the workload no longer wants these Pods; persistentPodStateRetentionPolicy: WhenDeleted keeps states while a workload is scaled down".into(),
+                "the workload no longer wants these Pods; persistentPodStateRetentionPolicy: \
+                 WhenDeleted keeps states while a workload is scaled down"
+                    .into(),
             ),
         ] {
             if !states.is_empty() {
                 let more = states.len().saturating_sub(MAX_LISTED);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let more = if more > 0 {
+                    format!(" and {more} more")
+                } else {
+                    String::new()
+                };
                 let listed = states[..states.len().min(MAX_LISTED)].join(", ");
                 let name = &write.key.name;
-                let message = format!("dropped the states of {listed}{more} from PersistentPodState {name}: {cause}");
+                let message = format!(
+                    "dropped the states of {listed}{more} from PersistentPodState {name}: {cause}"
+                );
                 self.index.report(&write.workload, reason, message);
             }
         }
     }
 }
 
-/// The wall clock, which an administrator may set. Only for what people read: conditions and metrics.
+/// The wall clock, which an administrator may set. Only for what people read: conditions and
+/// metrics.
 pub(super) fn wall_clock() -> Timestamp {
     Timestamp::now()
 }
 
-/// The time between these Unix seconds and now; zero if another machine's clock is ahead of this one's.
+/// The time between these Unix seconds and now; zero if another machine's clock is ahead of this
+/// one's.
 pub(super) fn time_since(seconds: i64, now: Timestamp) -> Duration {
     let milliseconds = now
         .as_millisecond()

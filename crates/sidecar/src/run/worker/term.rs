@@ -31,8 +31,8 @@ pub(super) struct CurrentTerm {
     budget: EventBudget,
     events: Arc<Semaphore>,
     metrics: Arc<Metrics>,
-    /// Notices that came up while another process led. That process publishes them, unless it fails at that
-    /// moment.
+    /// Notices that came up while another process led. That process publishes them, unless it fails
+    /// at that moment.
     held_back: VecDeque<(Instant, Notice)>,
 }
 

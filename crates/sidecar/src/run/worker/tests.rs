@@ -52,8 +52,8 @@ fn list(items: &[Value]) -> (u16, Value) {
     )
 }
 
-/// An API server that answers each write by its body, with a status code and an object. A read finds the
-/// plain workload.
+/// An API server that answers each write by its body, with a status code and an object. A read
+/// finds the plain workload.
 fn api_server(
     answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static,
 ) -> (Client, Requests) {

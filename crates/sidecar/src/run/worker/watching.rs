@@ -1,5 +1,5 @@
-//! The tasks that watch. None of them ends by itself: one that does, or that panics, ends the program, so
-//! that what it did is not missing unnoticed.
+//! The tasks that watch. None of them ends by itself: one that does, or that panics, ends the
+//! program, so that what it did is not missing unnoticed.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -25,8 +25,8 @@ pub(crate) struct Watching {
     kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
     relist_objects: watch::Sender<u64>,
     relist_pods_and_nodes: watch::Sender<u64>,
-    /// Whether Pods and Nodes are watched. They are watched later than the rest, so that they need not be
-    /// listed twice.
+    /// Whether Pods and Nodes are watched. They are watched later than the rest, so that they need
+    /// not be listed twice.
     pub(super) has_pods: bool,
 }
 

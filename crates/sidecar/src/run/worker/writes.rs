@@ -1,5 +1,5 @@
-//! The writes in flight, and the schedules of the writes to come. The reads before a write, and lookups of
-//! nodes, count as writes.
+//! The writes in flight, and the schedules of the writes to come. The reads before a write, and
+//! lookups of nodes, count as writes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(crate) struct Writes {
     retries: usize,
 }
 
-/// A write of a generated object that the API server or a policy has refused. Another write, which a change
-/// of the workload asks for, is made at once.
+/// A write of a generated object that the API server or a policy has refused. Another write, which
+/// a change of the workload asks for, is made at once.
 pub(super) struct Refused {
     pub(super) write: GeneratedPps,
     pub(super) retry_at: Instant,
@@ -60,8 +60,8 @@ impl Writes {
         self.in_flight.len() < MAX_IN_FLIGHT
     }
 
-    /// Retries may use half of the writes in flight. They may take long to fail again, and the other half
-    /// stays free for healthy objects.
+    /// Retries may use half of the writes in flight. They may take long to fail again, and the
+    /// other half stays free for healthy objects.
     pub(super) fn candidates(&self) -> Candidates {
         if self.retries < MAX_IN_FLIGHT / 2 {
             Candidates::All

@@ -36,8 +36,8 @@ impl World {
         );
     }
 
-    /// Writes until the object is up to date, against an API server that stores at most `limit` bytes of
-    /// entries. Returns how many writes it refused.
+    /// Writes until the object is up to date, against an API server that stores at most `limit`
+    /// bytes of entries. Returns how many writes it refused.
     fn settle_within(&mut self, limit: usize) -> usize {
         let mut refused = 0;
         while let Some(patch) = self.patch("p") {

@@ -635,8 +635,8 @@ fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() 
     assert_eq!(moves(&server.settle()), [None]);
 }
 
-/// A process that starts under a definition that hides the states of an object. The object has 60 Pods, and
-/// 30 of them run.
+/// A process that starts under a definition that hides the states of an object. The object has 60
+/// Pods, and 30 of them run.
 fn started_under_a_definition_that_hides_states(claims: Claims) -> (Server, Value) {
     let whole = Server::with(60).status;
     let mut server = Server::new(60);
@@ -941,8 +941,9 @@ fn the_sizes_are_those_of_what_is_stored() {
     assert_eq!(Bucket::of("w-259").to_string(), "ordinals-200");
 }
 
-/// How many writes, and how many bytes of patches, it takes until 1,000 Pods are recorded that become Ready
-/// one after the other, 50 in a second. In simulated time; the API server answers after 10 ms.
+/// How many writes, and how many bytes of patches, it takes until 1,000 Pods are recorded that
+/// become Ready one after the other, 50 in a second. In simulated time; the API server answers
+/// after 10 ms.
 fn record_a_thousand_pods(compact: bool) -> (usize, usize) {
     let mut server = Server::new(1000);
     server

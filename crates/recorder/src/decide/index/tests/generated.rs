@@ -255,7 +255,8 @@ fn neither_changes_nor_deletes_a_generated_object_that_cannot_be_read() {
     }
 }
 
-/// A merge patch would leave `keys`, which both versions accept in place of `nodeTopologyKeys`, beside them.
+/// A merge patch would leave `keys`, which both versions accept in place of `nodeTopologyKeys`,
+/// beside them.
 #[test]
 fn a_topology_of_the_other_spelling_is_replaced() {
     let mut world = World::new();

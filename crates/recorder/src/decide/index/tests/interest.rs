@@ -33,7 +33,8 @@ fn records_again_after_a_spec_change() {
     );
 }
 
-/// Or else everybody who may annotate a workload, also out of scope, could make the Pods be listed again.
+/// Or else everybody who may annotate a workload, also out of scope, could make the Pods be listed
+/// again.
 #[test]
 fn annotations_of_a_workload_name_keys_only_through_the_pps_that_is_generated() {
     let mut world = World::new();

@@ -444,8 +444,8 @@ fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
         0,
         "other Pods have replaced them; nobody has scaled the workload"
     );
-    // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`. Or the
-    // workload has more Pods than the number counts.
+    // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`. Or
+    // the workload has more Pods than the number counts.
     for unmet in [Some(0), Some(2), None] {
         let refuted = check.refuted_by_count(unmet);
         assert_eq!(

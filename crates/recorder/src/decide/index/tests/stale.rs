@@ -538,8 +538,8 @@ fn what_is_heard_during_the_check_is_decided_at_once() {
 fn values_that_keep_changing_hold_up_no_other_state() {
     let mut world = recorded();
     world.pod("w-3", ready_on("node-1"));
-    // Each check finds a newer address of one of the two Pods, and the watch shows it before the next
-    // decision.
+    // Each check finds a newer address of one of the two Pods, and the watch shows it before the
+    // next decision.
     for name in ["w-0", "w-1"] {
         world.pod(name, with_address("10.0.1.7"));
     }

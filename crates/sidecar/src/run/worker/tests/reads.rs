@@ -65,8 +65,8 @@ fn name_in(path: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// An API server that answers reads of workloads, those of Pods as the test wants, and each write. Counts the
-/// reads of Pods, and how many reads it had at once.
+/// An API server that answers reads of workloads, those of Pods as the test wants, and each write.
+/// Counts the reads of Pods, and how many reads it had at once.
 fn counting_api_server(
     answer: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
 ) -> (Client, Arc<[AtomicUsize; 3]>) {

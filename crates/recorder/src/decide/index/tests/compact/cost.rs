@@ -1,4 +1,5 @@
-//! What the compact form costs: buckets that are rendered, states of both forms beside each other, and sizes.
+//! What the compact form costs: buckets that are rendered, states of both forms beside each other,
+//! and sizes.
 
 use super::*;
 use crate::decide::capacity::{RENDERED, Sizes};

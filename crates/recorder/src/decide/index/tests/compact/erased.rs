@@ -1,4 +1,5 @@
-//! The compact form is erased by a full update of the status: the client's type has no field for it.
+//! The compact form is erased by a full update of the status: the client's type has no field for
+//! it.
 
 use super::*;
 
