@@ -47,7 +47,13 @@ pub enum ExitZero {
 pub struct Settings {
     /// Whether the check runs before an installation, when what it creates may be absent, or after
     /// it.
-    #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PHASE",
+        value_enum,
+        default_value_t = Phase::After,
+        hide_short_help = true,
+    )]
     pub phase: Phase,
 
     /// Show also what is as it should be.
@@ -70,7 +76,13 @@ pub struct Settings {
     pub without_policies: bool,
 
     /// Name of the policy for Pods.
-    #[arg(long, value_name = "NAME", default_value = POLICY, value_parser = name, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = POLICY,
+        value_parser = name,
+        hide_short_help = true,
+    )]
     pub policy: String,
 
     /// PolicyServer that runs the policies. Defaults to the one that they name.
@@ -82,11 +94,22 @@ pub struct Settings {
     pub creates_policy_server: bool,
 
     /// ServiceAccount to which the installation binds the role that reads PersistentPodStates.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        value_parser = namespaced_name,
+        hide_short_help = true,
+    )]
     pub service_account: Option<(String, String)>,
 
     /// Kubewarden's namespace, if its own webhook does not name it.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kubewarden", value_parser = name, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "kubewarden",
+        value_parser = name,
+        hide_short_help = true,
+    )]
     pub kubewarden_namespace: String,
 
     /// With --phase=before: a namespace that the policies will skip. May be repeated.
@@ -96,7 +119,13 @@ pub struct Settings {
     /// With --phase=before: which namespaces will take part. OptIn: those with the label
     /// persistent-pod-state/injection=enabled. All: those without
     /// persistent-pod-state/injection=disabled.
-    #[arg(long, value_name = "SCOPE", default_value = "OptIn", value_parser = ["OptIn", "All"], hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "SCOPE",
+        default_value = "OptIn",
+        value_parser = ["OptIn", "All"],
+        hide_short_help = true,
+    )]
     pub scope: String,
 
     /// Module to look for in its registry. Defaults to that of the installed policies.

@@ -74,7 +74,9 @@ pub struct Connection {
 
     /// File with the certificate authority of the API server, in place of the kubeconfig's.
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
-    #[arg(value_parser = PathBufValueParser::new().try_map(|path| std::fs::File::open(&path).map(|_| path)))]
+    #[arg(
+        value_parser = PathBufValueParser::new().try_map(|path| std::fs::File::open(&path).map(|_| path)),
+    )]
     pub certificate_authority: Option<PathBuf>,
 
     /// Do not check the API server's certificate: whoever intercepts the connection may read and

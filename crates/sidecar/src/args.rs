@@ -55,12 +55,22 @@ pub(crate) struct Args {
     /// Namespace of the ConfigMap kruise-configuration. Its key
     /// PPS_Watch_Custom_Workload_WhiteList lists custom workload kinds:
     /// {"workloads":[{"group":"example.io","kind":"Database"}]}.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kruise-system", value_parser = NonEmpty::new())]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "kruise-system",
+        value_parser = NonEmpty::new(),
+    )]
     #[arg(env = "PPS_CONFIG_NAMESPACE")]
     pub config_namespace: String,
 
     /// Namespace of OpenKruise, where its manager's Lease is. Defaults to that of the ConfigMap.
-    #[arg(long, value_name = "NAMESPACE", env = "PPS_OPENKRUISE_NAMESPACE", value_parser = NonEmpty::new())]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "PPS_OPENKRUISE_NAMESPACE",
+        value_parser = NonEmpty::new(),
+    )]
     pub openkruise_namespace: Option<String>,
 
     /// The only namespace to record. No right on objects of other namespaces is needed then.
@@ -93,7 +103,12 @@ pub(crate) struct Args {
         default_value_t = false,
         default_missing_value = "true"
     )]
-    #[arg(num_args = 0..=1, require_equals = true, action = ArgAction::Set, env = "PPS_EVICT_PENDING_PODS")]
+    #[arg(
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        env = "PPS_EVICT_PENDING_PODS",
+    )]
     pub evict_pending_pods: bool,
 
     /// Whether several processes may run. Only the holder of the Lease writes. With false this
@@ -113,13 +128,24 @@ pub(crate) struct Args {
     /// Which program records. self: this sidecar, which also reports if OpenKruise's manager runs.
     /// openkruise: OpenKruise's manager; this sidecar watches and writes nothing, generates no
     /// PersistentPodState objects, and reports whether that manager runs.
-    #[arg(long, value_name = "RECORDER", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
+    #[arg(
+        long,
+        value_name = "RECORDER",
+        value_enum,
+        default_value_t = Recorder::Own,
+        env = "PPS_RECORDER",
+    )]
     pub recorder: Recorder,
 
     /// Maximum size of an object in KiB. Objects above nine tenths of it get a warning. The
     /// PolicyServer refuses changes of an object above 1000 KiB. Set less if etcd's
     /// --max-request-bytes is less.
-    #[arg(long, value_name = "KIB", default_value_t = DEFAULT_LIMIT / 1024, value_parser = kibibytes)]
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = DEFAULT_LIMIT / 1024,
+        value_parser = kibibytes,
+    )]
     pub max_object_size: usize,
 
     /// In which form the states of large objects are stored. auto: in status.packed, from about 200
@@ -127,7 +153,13 @@ pub(crate) struct Args {
     /// never: all states are in status.podStates, and objects that have status.packed are moved
     /// back, as far as they fit. OpenKruise reads only status.podStates: use never before you
     /// return to it.
-    #[arg(long, value_name = "auto|never", value_enum, default_value_t = CompactStates::Auto, env = "PPS_COMPACT_STATES")]
+    #[arg(
+        long,
+        value_name = "auto|never",
+        value_enum,
+        default_value_t = CompactStates::Auto,
+        env = "PPS_COMPACT_STATES",
+    )]
     pub compact_states: CompactStates,
 
     /// Log level: error, warn, info, debug or trace, or a filter such as

@@ -121,7 +121,10 @@ where
                 }
             }
             () = self.relisting.wait_for_relist(self.relist_from), if !self.is_listing => {
-                info!(resource = self.name, "listing again: there are new keys, or another definition");
+                info!(
+                    resource = self.name,
+                    "listing again: there are new keys, or another definition",
+                );
                 self.begin_list();
             }
         }
@@ -237,7 +240,12 @@ where
             let is_new = self.unreadable.insert(item.key.clone());
             if is_new && !self.unreadable_before.contains(&item.key) {
                 let object = &item.key;
-                warn!(resource = self.name, %object, error, "an object cannot be read; it counts as existing");
+                warn!(
+                    resource = self.name,
+                    %object,
+                    error,
+                    "an object cannot be read; it counts as existing",
+                );
             }
         } else {
             self.unreadable.remove(&item.key);
@@ -246,7 +254,11 @@ where
     }
 
     fn skip(&self, malformed: &Malformed) {
-        warn!(resource = self.name, error = %malformed, "skipping an object without a readable name");
+        warn!(
+            resource = self.name,
+            error = %malformed,
+            "skipping an object without a readable name",
+        );
         self.count(|metrics| &metrics.skipped_objects);
     }
 

@@ -69,7 +69,12 @@ impl Worker {
                 true
             }
             Err(Failure::Refused(message)) => {
-                warn!(%workload, object = %generated.key(), error = message, "a write of a generated PersistentPodState was refused");
+                warn!(
+                    %workload,
+                    object = %generated.key(),
+                    error = message,
+                    "a write of a generated PersistentPodState was refused",
+                );
                 self.writes.generated.written(workload, 0, now);
                 let refusal = refusal(workload, &generated, &message);
                 if let GeneratedPps::Create {
@@ -86,7 +91,11 @@ impl Worker {
             }
             Err(failure) => {
                 if !failure.is_expected() {
-                    warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
+                    warn!(
+                        %workload,
+                        error = %failure,
+                        "cannot write a generated PersistentPodState; retrying",
+                    );
                 }
                 self.writes
                     .generated

@@ -79,9 +79,18 @@ impl Worker {
                 let failures = missing.confirmation_failed(node, failure.retry_after(), now);
                 // Warns once for each absence: a whole zone may be missing.
                 if failures == 0 {
-                    warn!(%node, error = %failure, "cannot confirm that a node does not exist; its states are kept; retrying");
+                    warn!(
+                        %node,
+                        error = %failure,
+                        "cannot confirm that a node does not exist; its states are kept; retrying",
+                    );
                 } else {
-                    debug!(%node, failures, error = %failure, "still cannot confirm that a node does not exist");
+                    debug!(
+                        %node,
+                        failures,
+                        error = %failure,
+                        "still cannot confirm that a node does not exist",
+                    );
                 }
             }
         }
@@ -101,7 +110,12 @@ impl Worker {
                     .unschedulable
                     .skip_grace_period(&key, uid, now);
             }
-            info!(workload = %check.workload, %node, %pod, "dropped a state whose node does not exist");
+            info!(
+                workload = %check.workload,
+                %node,
+                %pod,
+                "dropped a state whose node does not exist",
+            );
         }
     }
 
@@ -163,7 +177,11 @@ impl Worker {
             self.report_not_evicted(eviction, &format!("let the sidecar evict it ({message})"));
         }
         if !failure.is_expected() {
-            warn!(%pod, error = %failure, "cannot evict a Pod that waits for a node that does not exist; retrying");
+            warn!(
+                %pod,
+                error = %failure,
+                "cannot evict a Pod that waits for a node that does not exist; retrying",
+            );
         }
         self.writes
             .evictions

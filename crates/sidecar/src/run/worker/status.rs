@@ -76,12 +76,20 @@ impl Worker {
         let now = Instant::now();
         match outcome {
             Ok(_) => {
-                warn!(object = %write.key, "the API server has not stored status.packed; writing all states into podStates");
+                warn!(
+                    object = %write.key,
+                    "the API server has not stored status.packed; writing all states into \
+                     podStates",
+                );
                 self.metrics.count_write(STATUS, "success");
                 self.writes.statuses.written(&write.key, 0, now);
             }
             Err(reason) => {
-                warn!(object = %write.key, %reason, "the API server does not accept status.packed; the states keep their form");
+                warn!(
+                    object = %write.key,
+                    %reason,
+                    "the API server does not accept status.packed; the states keep their form",
+                );
                 self.metrics.count_write(STATUS, "refused");
                 self.writes.statuses.failed(&write.key, None, now);
             }
@@ -101,7 +109,11 @@ impl Worker {
             0
         };
         if let Failure::TooLarge(error) = failure {
-            warn!(object = %key, error, "the API server refuses a status as too large; writing what fits");
+            warn!(
+                object = %key,
+                error,
+                "the API server refuses a status as too large; writing what fits",
+            );
             return self.index.on_status_too_large(key, &write.uid);
         }
         if !failure.is_expected() {
@@ -141,7 +153,11 @@ impl Worker {
                      the object before each write of the sidecar, so that nothing is recorded"
                 )
             };
-            warn!(object = %write.key, error = %failure, "the writes of an object keep conflicting");
+            warn!(
+                object = %write.key,
+                error = %failure,
+                "the writes of an object keep conflicting",
+            );
             self.index
                 .report(&write.workload, Reason::WriteConflicts, message);
         }
@@ -183,11 +199,19 @@ impl Worker {
             self.writes
                 .statuses
                 .failed(&write.key, error.retry_after(), Instant::now());
-            warn!(object = %write.key, %error, "keeping states whose drop or change cannot be confirmed; retrying");
+            warn!(
+                object = %write.key,
+                %error,
+                "keeping states whose drop or change cannot be confirmed; retrying",
+            );
         } else {
             count(&self.metrics.drop_checks, [("result", "refuted")]);
             self.writes.statuses.not_sent(&write.key, Instant::now());
-            info!(object = %write.key, states = unconfirmed.held.len(), "keeping states: the API server has what a watch has not shown yet");
+            info!(
+                object = %write.key,
+                states = unconfirmed.held.len(),
+                "keeping states: the API server has what a watch has not shown yet",
+            );
         }
         self.index
             .on_loss_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
