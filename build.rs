@@ -1,4 +1,4 @@
-//! Converts `metadata.yml` into the JSON that is embedded in the Wasm module.
+//! Converts `policy-metadata.yml` into the JSON that is embedded in the Wasm module.
 
 use std::error::Error;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use serde_json::{Value, json};
 
-const SOURCE: &str = "metadata.yml";
+const SOURCE: &str = "policy-metadata.yml";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SOURCE}");

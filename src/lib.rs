@@ -42,5 +42,5 @@ pub use lookup_error::LookupError;
 pub use response::ValidationResponse;
 pub use settings::Settings;
 
-/// The policy's metadata for Kubewarden: `metadata.yml` as JSON.
+/// The policy's metadata for Kubewarden: `policy-metadata.yml` as JSON.
 pub const METADATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));

@@ -49,7 +49,7 @@ const HEADER: &str = "\
 #
 # Nothing is published yet: see docs/publishing.md.
 #
-# Generated from metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml and questions-ui.yml: do not \
+# Generated from policy-metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml and questions-ui.yml: do not \
                       edit.
 # To regenerate: UPDATE=1 cargo test --test metadata
 ";
@@ -160,7 +160,7 @@ fn check_package() {
     }
     assert!(
         committed == generated,
-        "{name} is out of date with metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml or \
+        "{name} is out of date with policy-metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml or \
          questions-ui.yml.\nTo regenerate: UPDATE=1 cargo test --test metadata"
     );
 }
@@ -216,7 +216,7 @@ fn all_files_name_one_version_and_generated_ones_are_up_to_date() {
 /// To change the version, edit Cargo.toml and run this with UPDATE=1.
 fn check_versions() {
     let mut named = BTreeSet::new();
-    let mut files = ["README.md", "metadata.yml"].map(str::to_owned).to_vec();
+    let mut files = ["README.md", "policy-metadata.yml"].map(str::to_owned).to_vec();
     for folder in ["deploy", "charts", "docs"] {
         files.extend(files_below(&path(folder)));
     }
@@ -245,7 +245,7 @@ fn check_versions() {
         );
     }
     for file in [
-        "metadata.yml",
+        "policy-metadata.yml",
         "docs/publishing.md",
         "charts/persistent-pod-state/Chart.yaml",
         "charts/persistent-pod-state/README.md",
@@ -363,7 +363,7 @@ fn kwctl_generates_the_same_package() {
 #[test]
 fn kubewardens_tools_find_what_they_look_for() {
     for file in [
-        "metadata.yml",
+        "policy-metadata.yml",
         "questions-ui.yml",
         "artifacthub-repo.yml",
         "e2e.bats",

@@ -169,7 +169,7 @@ fn every_file_names_the_owner_of_registry_and_repository_that_cargo_toml_names()
         strangers.join("\n")
     );
     for (file, registries_named) in [
-        ("metadata.yml", true),
+        ("policy-metadata.yml", true),
         ("artifacthub-pkg.yml", true),
         ("charts/persistent-pod-state/Chart.yaml", true),
         ("charts/persistent-pod-state/templates/_helpers.tpl", true),
