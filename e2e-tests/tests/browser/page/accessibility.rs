@@ -1,10 +1,11 @@
 //! What axe-core finds, and the page on narrow and wide screens.
 
-use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use pps_e2e::repository::repository_file;
 use serde_json::{Value, json};
+use tokio::{fs, process::Command, sync::OnceCell};
 
 use super::{Page, key, stateful_set};
 
@@ -15,8 +16,6 @@ const VIEWS: [[(&str, u32); 2]; 3] = [
     [("dark", 820), ("light", 1440)],
     [("dark", 320), ("light", 820)],
 ];
-
-const AXE: &str = "e2e-tests/fixtures/axe-core/axe.min.js";
 
 /// All that axe-core finds wrong, and what it cannot decide, except for signs in place of words.
 /// Some of its rules are off unless asked for.
@@ -33,13 +32,32 @@ async fn check(page: &Page) -> Result<Value> {
 }
 
 async fn load_axe(page: &Page) -> Result<()> {
+    static AXE: OnceCell<String> = OnceCell::const_new();
     // The page has it until it is loaded again.
     if page.browser.evaluate("'axe' in window").await? == json!(true) {
         return Ok(());
     }
-    let axe = repository_file(AXE);
-    let axe = fs::read_to_string(&axe).with_context(|| format!("cannot read {}", axe.display()))?;
-    page.browser.script(&axe, Vec::new()).await.map(drop)
+    let axe = AXE.get_or_try_init(read_axe).await?;
+    page.browser.script(axe, Vec::new()).await.map(drop)
+}
+
+/// The text of axe-core, which `make browser` has installed, or which is installed now.
+async fn read_axe() -> Result<String> {
+    let script = repository_file("hack/axe-core.sh");
+    let output = Command::new(&script)
+        .output()
+        .await
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} fails: {}",
+        script.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let file = Path::new(String::from_utf8(output.stdout)?.trim()).join("axe.min.js");
+    fs::read_to_string(&file)
+        .await
+        .with_context(|| format!("cannot read {}", file.display()))
 }
 
 pub(super) async fn of_the_page(page: &Page) -> Result<()> {
