@@ -44,10 +44,10 @@ impl Settings {
         {
             match (field.as_str(), value.as_str()) {
                 ("onLookupFailure", Some("reject")) => {
-                    settings.on_lookup_failure = OnLookupFailure::Reject
+                    settings.on_lookup_failure = OnLookupFailure::Reject;
                 }
                 ("onLookupFailure", Some("accept")) => {
-                    settings.on_lookup_failure = OnLookupFailure::Accept
+                    settings.on_lookup_failure = OnLookupFailure::Accept;
                 }
                 ("onLookupFailure", _) => {
                     errors.push(wrong(
@@ -57,7 +57,7 @@ impl Settings {
                     ));
                 }
                 ("annotations", _) => {
-                    settings.annotations = read_annotation_rules(value, &mut errors)
+                    settings.annotations = read_annotation_rules(value, &mut errors);
                 }
                 _ => {
                     let known = ["onLookupFailure", "annotations"];

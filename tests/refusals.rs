@@ -61,9 +61,9 @@ fn literals(code: &str) -> Vec<String> {
         let mut literal = String::new();
         while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
             if letter == '\\' {
-                literal.extend(letters.next())
+                literal.extend(letters.next());
             } else {
-                literal.push(letter)
+                literal.push(letter);
             }
         }
         literals.push(literal);

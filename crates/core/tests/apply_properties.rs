@@ -249,7 +249,7 @@ fn collect_differences(before: &Value, after: &Value, path: &str, found: &mut Ve
             for (name, value) in before {
                 match after.get(name) {
                     Some(other) => {
-                        collect_differences(value, other, &format!("{path}/{name}"), found)
+                        collect_differences(value, other, &format!("{path}/{name}"), found);
                     }
                     None => found.push(format!("-{path}/{name}")),
                 }

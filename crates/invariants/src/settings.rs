@@ -58,7 +58,7 @@ impl Expected {
         for (field, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             match (field.as_str(), value.as_str()) {
                 ("onLookupFailure", Some("accept")) => {
-                    settings.on_lookup_failure = OnLookupFailure::Accept
+                    settings.on_lookup_failure = OnLookupFailure::Accept;
                 }
                 ("onLookupFailure", Some("reject")) => {}
                 ("annotations", None) => settings.annotations = rules(value)?,

@@ -57,9 +57,9 @@ fn json(value: &impl Serialize, escape: impl Fn(char, &mut String)) -> String {
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
         if is_obeyed(c) {
-            escape(c, &mut text)
+            escape(c, &mut text);
         } else {
-            text.push(c)
+            text.push(c);
         }
     }
     text + "\n"

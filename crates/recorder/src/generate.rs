@@ -118,7 +118,7 @@ fn read_pod_annotations(
         };
         match pod_annotation(item) {
             Ok(PodAnnotation { key, .. }) if key.is_empty() => {
-                ignore("which has no key; write KEY=SOURCE")
+                ignore("which has no key; write KEY=SOURCE");
             }
             Ok(PodAnnotation { key, .. }) if !is_annotation_key(&key) => {
                 let key = quoted(&key);
@@ -134,7 +134,7 @@ fn read_pod_annotations(
             }
             Ok(annotation) if known.insert(annotation.key.clone()) => persistent.push(annotation),
             Ok(PodAnnotation { key, .. }) => {
-                ignore(&format!("since {key} is listed before; remove it"))
+                ignore(&format!("since {key} is listed before; remove it"));
             }
             Err(unknown) => ignore(&format!(
                 "whose source {} is unknown; use PodIPsJSON, PodIPsCSV or the key alone",

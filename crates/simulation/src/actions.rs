@@ -35,7 +35,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
             nodes::in_zone(cluster, zone).and_then(|nodes| nodes::lose(cluster, &nodes))?;
         }
         Action::LabelNode { node, key, value } => {
-            nodes::label(cluster, node, key, value.as_deref())?
+            nodes::label(cluster, node, key, value.as_deref())?;
         }
         Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
         Action::RollingUpdate { workload } => workloads::restart(cluster, workload)?,

@@ -52,7 +52,7 @@ pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
                     index,
                     prefix: format!("items[{item}]."),
                     object,
-                }))
+                }));
             }
             None => documents.push(Document {
                 index,

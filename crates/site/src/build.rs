@@ -244,9 +244,9 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for name in names(from)? {
         let (source, target) = (from.join(&name), to.join(&name));
         if source.is_dir() {
-            copy_folder(&source, &target)?
+            copy_folder(&source, &target)?;
         } else {
-            copy(&source, &target)?
+            copy(&source, &target)?;
         }
     }
     Ok(())

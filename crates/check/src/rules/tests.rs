@@ -170,7 +170,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
                 .as_array_mut()
                 .unwrap()
                 .iter_mut()
-                .for_each(change)
+                .for_each(change);
         })
     };
     let with_other = |replicas: i32| {
@@ -388,7 +388,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             "SidecarMissing",
             Error,
             changed(|facts| {
-                (facts.sidecars, facts.lease) = (Read::Known(Vec::new()), Read::Absent)
+                (facts.sidecars, facts.lease) = (Read::Known(Vec::new()), Read::Absent);
             }),
         ),
         (
@@ -465,7 +465,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             "PermissionMissing",
             Unknown,
             changed(|facts| {
-                facts.problems = vec![Problem::Forbidden(Right::new("list", "", "pods"))]
+                facts.problems = vec![Problem::Forbidden(Right::new("list", "", "pods"))];
             }),
         ),
         (
@@ -475,7 +475,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
                 facts.problems = vec![Problem::Failed {
                     right: None,
                     why: "b".into(),
-                }]
+                }];
             }),
         ),
     ]
@@ -750,7 +750,7 @@ fn a_policy_that_is_never_asked_is_not_fine() {
             Severity::Warning,
             D::Selects(vec!["objectSelector"]),
             policy(|policy| {
-                policy.spec.object_selector = of(json!({"matchLabels": {"no": "where"}}))
+                policy.spec.object_selector = of(json!({"matchLabels": {"no": "where"}}));
             }),
         ),
         (

@@ -150,7 +150,7 @@ impl<'a> Column<'a> {
             Cell::Absent => text.push_str(ABSENT),
             Cell::SameAsNode => text.push_str(SAME_AS_NODE),
             Cell::Value(value) => {
-                write_cell(&value[self.common.0..value.len() - self.common.1], text)
+                write_cell(&value[self.common.0..value.len() - self.common.1], text);
             }
         }
     }

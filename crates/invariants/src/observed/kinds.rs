@@ -115,7 +115,7 @@ pub fn check_definition(data: &[u8]) {
                 );
             }
             WatchAction::Stop(kind) => {
-                assert!(is_own || *kind.group == *"a.io", "{kind}: {object}")
+                assert!(is_own || *kind.group == *"a.io", "{kind}: {object}");
             }
             WatchAction::Publish(_) | WatchAction::RelistObjects => {}
         }

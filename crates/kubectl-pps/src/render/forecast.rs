@@ -108,7 +108,7 @@ pub fn forecast(
         );
     }
     some(&mut text, notes(forecast), |text, note| {
-        text.marked(Role::Warning, "note:", &note)
+        text.marked(Role::Warning, "note:", &note);
     });
     text.into_lines()
 }

@@ -118,11 +118,11 @@ impl Worker {
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
             WriteResult::LossUnconfirmed(write, held) => self.on_loss_unconfirmed(&write, &held),
             WriteResult::CompactFormDropped(write, why) => {
-                self.on_compact_form_dropped(&write, &why)
+                self.on_compact_form_dropped(&write, &why);
             }
             WriteResult::PpsRead(key, version, result) => self.on_pps_read(&key, &version, result),
             WriteResult::Generated(workload, write, result) => {
-                self.on_generated(&workload, write, result)
+                self.on_generated(&workload, write, result);
             }
             WriteResult::Eviction(eviction, result) => self.on_evicted(&eviction, result),
             WriteResult::NodeLookup(node, result) => self.on_node_lookup(&node, result),

@@ -348,7 +348,7 @@ impl Simulation {
             Step::ServeWrite(number) => self.serve_write(usize::from(*number)),
             Step::ServeAbandoned(number) => self.serve_abandoned(usize::from(*number)),
             Step::AnswerWrite { write, is_lost } => {
-                self.answer_write(usize::from(*write), *is_lost)
+                self.answer_write(usize::from(*write), *is_lost);
             }
             Step::Write(number) => {
                 if self.decide_if_due(object(*number)) {

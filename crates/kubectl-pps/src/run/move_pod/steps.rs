@@ -238,7 +238,7 @@ impl<'a> Steps<'a> {
                     return Ok(());
                 }
                 Err(WriteError::Disruption(_)) if Instant::now() < deadline => {
-                    sleep(POLL_INTERVAL).await
+                    sleep(POLL_INTERVAL).await;
                 }
                 Err(error) => return Err(text::not_removed(self.one, error)),
             }

@@ -178,7 +178,7 @@ impl Index {
         };
         if let Some(key) = behind_alias.filter(is_news) {
             self.mark(&key, |pps| {
-                (pps.alias_advice, pps.dirty.header) = (advice, true)
+                (pps.alias_advice, pps.dirty.header) = (advice, true);
             });
         }
         decision

@@ -58,7 +58,7 @@ impl Index {
                     for object in self.objects.with_entry(key) {
                         let adopted = (key.name.clone(), owner.clone());
                         self.mark(&object, |object| {
-                            object.renewals.workloads.extend([adopted])
+                            object.renewals.workloads.extend([adopted]);
                         });
                     }
                 }

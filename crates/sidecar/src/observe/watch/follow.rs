@@ -322,7 +322,7 @@ where
             Some(id) => {
                 self.watches
                     .observe(Observation::Kind(id.clone(), state))
-                    .await
+                    .await;
             }
         }
     }

@@ -110,7 +110,7 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
         match &mut self.list {
             None => {}
             Some(List::Requested(_, events)) => {
-                drop(events.insert(key.clone(), (version, fact.clone())))
+                drop(events.insert(key.clone(), (version, fact.clone())));
             }
             Some(List::Arriving(listed, known)) => {
                 if !is_covered(version, *listed) {

@@ -188,7 +188,7 @@ impl Worker {
                 }
             }
             Err(error) => {
-                warn!(object = %key, %error, "cannot read an object again after conflicts")
+                warn!(object = %key, %error, "cannot read an object again after conflicts");
             }
         }
     }

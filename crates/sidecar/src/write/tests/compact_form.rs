@@ -163,7 +163,7 @@ async fn a_definition_without_the_compact_form_costs_no_state_whenever_it_comes(
         let (result, _, stored) = server.write(states(), write()).await;
         match result {
             WriteResult::CompactFormDropped(_, Ok(version)) => {
-                assert_eq!((pruned_from, &*version), (1, "8"))
+                assert_eq!((pruned_from, &*version), (1, "8"));
             }
             WriteResult::Status(_, Err(Failure::Refused(_))) => assert_eq!(pruned_from, 2),
             other => panic!("{pruned_from}: {other:?}"),

@@ -455,16 +455,16 @@ fn examines_pending_pods_again_when_nodes_change() {
         );
     };
     is_examined_after("a node joins", &|world| {
-        world.node("node-3", &[("zone", "a")])
+        world.node("node-3", &[("zone", "a")]);
     });
     is_examined_after("a node changes", &|world| {
-        world.node("node-3", &[("zone", "c")])
+        world.node("node-3", &[("zone", "c")]);
     });
     is_examined_after("a node is deleted", &|world| {
-        world.index.apply_nodes(Update::Delete("node-3".into()))
+        world.index.apply_nodes(Update::Delete("node-3".into()));
     });
     is_examined_after("the Pod is bound", &|world| {
-        world.pod("w-0", ready_on("node-2"))
+        world.pod("w-0", ready_on("node-2"));
     });
     assert!(!world.index.pods.pending.contains(&key("w-0")));
 }
