@@ -15,13 +15,12 @@ E2E_TESTS := --test e2e --test sessions
 NOT_OF_THE_SITE = $(if $(findstring browser::,$(T)),$(error run make site-tests T=...))$(T) $(if $(filter --,$(T)),,--) --skip browser::
 # They start no clusters, and some only wait: more of them than .cargo/config.toml says may run at once.
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
-# Programs and CRDs of others, where they are available.
-export KWCTL POLICY_SERVER KUBEWARDEN_CRDS CALICO_CNI
+# The version of Kubernetes, or a folder with its programs (hack/programs.sh); programs and CRDs of others, where they are
+# available.
+export KUBERNETES KUBEBUILDER_ASSETS KWCTL POLICY_SERVER KUBEWARDEN_CRDS CALICO_CNI
 
-# Where the tests find what cargo does not build for them. The static sidecar is linked from what `--lib` built.
-WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" && PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" && \
-	PPS_STATIC_SIDECAR="$${PPS_STATIC_SIDECAR:-$$(hack/link-test-sidecar.sh)}" && \
-	export PPS_CONTROL_PLANE_DIR PPS_MANIFEST_TOOLS_DIR PPS_STATIC_SIDECAR &&
+# The static sidecar, linked from what `--lib` built.
+WITH_SIDECAR = PPS_STATIC_SIDECAR="$${PPS_STATIC_SIDECAR:-$$(hack/link-test-sidecar.sh)}" && export PPS_STATIC_SIDECAR &&
 
 .PHONY: help
 help: ## Show this list
@@ -30,7 +29,7 @@ help: ## Show this list
 .PHONY: demo
 demo: setup ## Show what the product does, on a real control plane (ARGS=--keep to look around)
 	@$(BUILD) --bin pps-sidecar --bin pps-e2e-supervise --bin kubectl-pps --bin pps-demo
-	@PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
+	@"$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
 
 .PHONY: check
 check: ## Check format, lints and unit tests: what needs no control plane and no Wasm
@@ -39,18 +38,18 @@ check: ## Check format, lints and unit tests: what needs no control plane and no
 	RUST_TEST_THREADS=16 $(TEST) $(UNIT_TESTS)
 
 .PHONY: test
-test: setup manifest-tools jq ## Run all tests but those of the site: units, properties, and scenarios on a real control plane
+test: setup test-programs jq ## Run all tests but those of the site: units, properties, and scenarios on a real control plane (KUBERNETES=1.34)
 	@$(BUILD) --lib $(TEST_PROGRAMS) --tests
-	$(WITH_TOOLS) $(TEST) $(NOT_OF_THE_SITE)
+	$(WITH_SIDECAR) $(TEST) $(NOT_OF_THE_SITE)
 
 .PHONY: unit-tests
 unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to choose)
 	RUST_TEST_THREADS=16 $(TEST) $(UNIT_TESTS) $(T)
 
 .PHONY: e2e-tests
-e2e-tests: setup manifest-tools jq ## Run the tests that need a control plane or the policy's Wasm (T=name to choose)
+e2e-tests: setup test-programs jq ## Run the tests that need a control plane or the policy's Wasm (T=name to choose, KUBERNETES=1.34)
 	@$(BUILD) --lib $(TEST_PROGRAMS) $(E2E_TESTS)
-	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(NOT_OF_THE_SITE)
+	$(WITH_SIDECAR) $(TEST) $(E2E_TESTS) $(NOT_OF_THE_SITE)
 
 .PHONY: site-tests
 site-tests: browser ## Test the site and the playground in a browser (T=name to choose)
@@ -97,18 +96,20 @@ playground-picture: ## Draw a state of the playground in docs/images/playground.
 .PHONY: terminal-picture
 terminal-picture: setup ## Play a session of kubectl pps on a real control plane, and draw it in docs/images/kubectl-pps.svg
 	@$(BUILD) $(TEST_PROGRAMS) --test e2e
-	UPDATE=1 PPS_E2E_ONLY=picture:: PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(TEST) --test e2e -- kubectl_pps::commands
+	UPDATE=1 PPS_E2E_ONLY=picture:: $(TEST) --test e2e -- kubectl_pps::commands
 
 .PHONY: setup
 setup: control-plane policy.wasm
 
 .PHONY: control-plane
-control-plane: ## Prepare the control plane's binaries (once; they stay in the user's cache)
-	@hack/control-plane.sh >/dev/null
+control-plane: ## Prepare Kubernetes, etcd and what nodes need (once; they stay in the user's cache)
+	@hack/programs.sh kubernetes >/dev/null
+	@hack/system-parts.sh >/dev/null
 
-.PHONY: manifest-tools
-manifest-tools: ## Prepare kustomize and helm, unless installed (once; they stay in the user's cache)
-	@hack/manifest-tools.sh >/dev/null
+.PHONY: test-programs
+test-programs: ## Prepare the other programs of the tests: a registry, cosign, helm and kustomize (likewise)
+	@hack/programs.sh tests >/dev/null
+	@hack/programs.sh install >/dev/null
 
 .PHONY: jq
 jq:
@@ -117,6 +118,7 @@ jq:
 .PHONY: browser
 browser:
 	@. hack/common.sh && need_browser
+	@hack/axe-core.sh >/dev/null
 
 # The scripts decide what is up to date.
 .PHONY: policy.wasm

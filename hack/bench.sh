@@ -6,6 +6,4 @@ set -euo pipefail
 cd "$REPO_DIR"
 with_cargo
 step "build the measurements" "$CARGO" build --locked --profile measured -p pps-bench -p pps-e2e -p pps-sidecar --bins
-PPS_CONTROL_PLANE_DIR="$(hack/control-plane.sh)"
-export PPS_CONTROL_PLANE_DIR
 exec "${CARGO_TARGET_DIR:-target}/measured/pps-bench" --write docs/benchmarks.md "$@"

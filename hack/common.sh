@@ -9,12 +9,15 @@ trap 'explain_end $?' EXIT
 CACHE_DIR="${PPS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/persistent-pod-state}"
 REPO_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
+# die says why, and ends with this code, so that no script that has called another says it again.
+EXPLAINED=99
+
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
-die() { printf 'error: %s\n' "$*" >&2; SAID=1; exit 1; }
+die() { printf 'error: %s\n' "$*" >&2; exit "$EXPLAINED"; }
 
 # explain_end CODE: says that the script has failed, unless die has said why.
 explain_end() {
-    [ "$1" -eq 0 ] || [ -n "${SAID:-}" ] || printf 'error: %s ended with code %d%s\n' "$0" "$1" "${FAILED_AT:+ at $FAILED_AT}" >&2
+    [ "$1" -eq 0 ] || [ "$1" -eq "$EXPLAINED" ] || printf 'error: %s ended with code %d%s\n' "$0" "$1" "${FAILED_AT:+ at $FAILED_AT}" >&2
 }
 
 # step LABEL COMMAND...: runs a slow command with its output in a log and shows that it is alive. On failure it
@@ -27,13 +30,13 @@ step() {
     start=$SECONDS
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
-    trap 'kill "$pid" 2>/dev/null; printf "    %s: stopped by a signal. Its output until then: %s\n" "$label" "$log" >&2; SAID=1; exit 130' HUP INT TERM
+    trap 'kill "$pid" 2>/dev/null; printf "    %s: stopped by a signal. Its output until then: %s\n" "$label" "$log" >&2; exit "$EXPLAINED"' HUP INT TERM
     while kill -0 "$pid" 2>/dev/null; do
         seconds=$((SECONDS - start))
         if [ -t 2 ]; then
-            printf '\r    %s … %d s ' "$label" "$seconds" >&2
+            printf '\r    %s … %d s %s\033[K' "$label" "$seconds" "$(last_line "$log")" >&2
         elif [ $((seconds % 15)) -eq 14 ]; then
-            printf '    %s … %d s\n' "$label" "$seconds" >&2
+            printf '    %s … %d s %s\n' "$label" "$seconds" "$(last_line "$log")" >&2
         fi
         if [ "$seconds" -gt 2 ]; then sleep 1; else sleep 0.1; fi || true
     done
@@ -51,6 +54,9 @@ step() {
     printf '    %s: done in %d s\n' "$label" "$((SECONDS - start))" >&2
 }
 
+# last_line FILE: prints what a command has written last, as far as a terminal has space for it beside the rest.
+last_line() { tail -c 400 "$1" | tr -d '\033' | tr '\r' '\n' | sed -n '$s/^ *\(.\{0,40\}\).*/(\1)/p'; }
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # need_packages PACKAGE...: installs the Debian packages that are missing. Without root it says what to install
@@ -64,8 +70,7 @@ need_packages() {
     [ ${#missing[@]} -eq 0 ] && return 0
     if [ "$(id -u)" -ne 0 ]; then
         printf 'error: these Debian packages are missing, and only root can install them. Run:\n\n    sudo apt-get update && sudo apt-get install -y %s\n\nthen try again.\n' "${missing[*]}" >&2
-        SAID=1
-        exit 1
+        exit "$EXPLAINED"
     fi
     say "installing Debian packages: ${missing[*]}"
     step "apt-get update" apt-get -q update || true

@@ -46,7 +46,7 @@ EOF
     exit 0
 fi
 
-KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
+KUSTOMIZE="$(hack/programs.sh install)/kustomize"
 WORK="$(realpath "$(mktemp -d "${TMPDIR:-/tmp}/pps-manifests.XXXXXX")")"
 trap 'rm -rf "$WORK"' EXIT
 # For kustomize the policy is not a container image.

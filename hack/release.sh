@@ -64,7 +64,7 @@ for arch in ${ARCH:-amd64 arm64}; do
     done
 done
 with_publish
-KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
+KUSTOMIZE="$(hack/programs.sh install)/kustomize"
 
 rm -rf "$DIST"
 mkdir -p "$DIST"

@@ -216,7 +216,9 @@ fn all_files_name_one_version_and_generated_ones_are_up_to_date() {
 /// To change the version, edit Cargo.toml and run this with UPDATE=1.
 fn check_versions() {
     let mut named = BTreeSet::new();
-    let mut files = ["README.md", "policy-metadata.yml"].map(str::to_owned).to_vec();
+    let mut files = ["README.md", "policy-metadata.yml"]
+        .map(str::to_owned)
+        .to_vec();
     for folder in ["deploy", "charts", "docs"] {
         files.extend(files_below(&path(folder)));
     }

@@ -54,7 +54,11 @@ fn literals(code: &str) -> Vec<String> {
     let lines = code
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));
-    let code = lines.collect::<Vec<_>>().join("\n");
+    // A literal goes on after a backslash at the end of a line.
+    let code = lines.fold(String::new(), |code, line| match code.strip_suffix('\\') {
+        Some(begun) => begun.to_owned() + line.trim_start(),
+        None => code + "\n" + line,
+    });
     let mut literals = Vec::new();
     let mut letters = code.chars();
     while letters.by_ref().any(|letter| letter == '"') {

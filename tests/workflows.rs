@@ -95,11 +95,11 @@ fn workflows_use_pinned_actions_and_run_existing_commands() {
     }
     let expected = [
         ".ci/run",
-        "e2e-tests",
         "emulated-tests",
         "hack/pack-kubectl-pps.sh",
         "hack/sign.sh",
         "publish",
+        "test",
         "tested-release",
     ]
     .map(str::to_owned);

@@ -1,6 +1,5 @@
 //! A real etcd, API server, controller manager and scheduler, listening on loopback.
 
-mod binaries;
 mod credentials;
 mod flags;
 mod options;
@@ -28,7 +27,6 @@ use kube::{
 use nix::sys::signal::Signal;
 use tokio::sync::Semaphore;
 
-pub use binaries::{Binaries, Version};
 use credentials::Credentials;
 pub use credentials::{ADMIN, ServerCertificate, User};
 use flags::Flags;
@@ -36,6 +34,7 @@ pub use options::{Options, program};
 pub use ports::free_port;
 
 use crate::{
+    programs::Group,
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
 };
@@ -47,8 +46,6 @@ static STARTING: Semaphore = Semaphore::const_new(2);
 /// A running control plane.
 pub struct ControlPlane {
     supervisor: Arc<Supervisor>,
-    binaries: Binaries,
-    version: Version,
     credentials: Credentials,
     url: String,
     etcd_url: String,
@@ -64,8 +61,6 @@ impl ControlPlane {
     pub async fn start(supervisor: Arc<Supervisor>, options: Options) -> Result<Self> {
         // This fails if a provider is installed already. All callers install ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let binaries = Binaries::find()?;
-        let version = binaries.kubernetes_version()?;
         let credentials = Credentials::write(supervisor.folder(), &options.users, options.address)?;
         let _turn = STARTING.acquire().await?;
         let deadline = Instant::now() + options.timeout;
@@ -73,21 +68,18 @@ impl ControlPlane {
         loop {
             let flags = Flags {
                 folder: supervisor.folder(),
-                version,
                 etcd_port: free_port()?,
                 api_port: free_port()?,
                 options: &options,
             };
             let url = format!("https://{}:{}", options.address, flags.api_port);
             credentials.write_kubeconfig(&url, ADMIN, credentials.token(ADMIN)?)?;
-            let specs = flags.specs(&binaries)?;
+            let specs = flags.specs()?;
             match bring_up(&supervisor, &specs, &flags, &credentials, (&url, deadline)).await {
                 Ok(admin) => {
                     let etcd_url = format!("http://127.0.0.1:{}", flags.etcd_port);
                     return Ok(Self {
                         supervisor,
-                        binaries,
-                        version,
                         credentials,
                         url,
                         etcd_url,
@@ -186,7 +178,7 @@ impl ControlPlane {
 
     /// Runs kubectl as the named user.
     pub async fn kubectl_as(&self, user: &str, args: &[&str]) -> Result<String> {
-        let output = tokio::process::Command::new(self.binaries.path("kubectl")?)
+        let output = tokio::process::Command::new(Group::Kubernetes.program("kubectl")?)
             .arg("--kubeconfig")
             .arg(self.kubeconfig_for(user)?)
             .args(args)
@@ -242,11 +234,6 @@ impl ControlPlane {
         self.supervisor.signal(program, Signal::SIGCONT).map(drop)
     }
 
-    /// The version of Kubernetes.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
     /// The API server's address.
     pub fn url(&self) -> &str {
         &self.url
@@ -265,11 +252,6 @@ impl ControlPlane {
     /// The folder of the cluster.
     pub fn folder(&self) -> &Path {
         self.supervisor.folder()
-    }
-
-    /// The programs in use.
-    pub fn binaries(&self) -> &Binaries {
-        &self.binaries
     }
 
     /// The supervisor of the programs.

@@ -25,7 +25,7 @@ use crate::{
         probe::wait_until_called,
         stand_in::{PolicyModule, Webhook},
     },
-    manifests::render::{as_served, render_kustomize},
+    manifests::render::render_kustomize,
     registry::{Content, Publisher, Registry, RegistryOptions, publish::static_sidecar_path},
     repository::repository_file,
     sidecar::NAMESPACE,
@@ -132,9 +132,7 @@ impl Installation {
         });
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
         let objects = render_kustomize(&folder.display().to_string())?;
-        cluster
-            .apply_objects(&as_served(objects, cluster.control_plane.version()))
-            .await
+        cluster.apply_objects(&objects).await
     }
 
     /// Waits until all replicas of the Deployment are available. Returns the name of the leader's
@@ -223,9 +221,7 @@ impl Installation {
         )?;
         server.wait_ready(TIMEOUT).await?;
         for policy in &policies {
-            server
-                .register(policy, &cluster.client(), cluster.control_plane.version())
-                .await?;
+            server.register(policy, &cluster.client()).await?;
         }
         self.policy_server = Some(server);
         wait_until_called(&policies, &cluster.client(), TIMEOUT).await

@@ -5,7 +5,7 @@
 //! user does. No process or file outlives a test, however the test ends: see [`supervisor`].
 //!
 //! Modules depend on each other in one direction only: `wait`, `http`, `repository`, `report`,
-//! `metrics`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`],
+//! `metrics`, `programs`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`],
 //! [`sidecar`] ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`browser`] needs only [`supervisor`]
 //! and a free port, and [`plugin`] only [`supervisor`].
 
@@ -18,6 +18,7 @@ pub mod kubewarden;
 pub mod manifests;
 pub mod metrics;
 pub mod plugin;
+pub mod programs;
 pub mod recorded;
 pub mod registry;
 pub mod report;

@@ -15,10 +15,7 @@ use pps_core::INJECTION_LABEL;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    control_plane::Version,
-    wait::{Progress, wait_for},
-};
+use crate::wait::{Progress, wait_for};
 
 const FIELD_MANAGER: &str = "pps-e2e";
 
@@ -51,15 +48,7 @@ pub fn read(path: &Path) -> Result<Vec<Value>> {
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut kinds = HashMap::new();
     let (mut applied, mut unserved) = (Vec::new(), Vec::new());
-    let mut objects = objects.to_vec();
-    if objects
-        .iter()
-        .any(|object| object["kind"] == "CustomResourceDefinition")
-    {
-        let version = Version::parse(&client.apiserver_version().await?.git_version)?;
-        objects = render::as_served(objects, version);
-    }
-    for object in &objects {
+    for object in objects {
         let object: DynamicObject =
             serde_json::from_value(object.clone()).context("not a Kubernetes object")?;
         let is_definition = kind_of(&object) == "CustomResourceDefinition";

@@ -10,9 +10,9 @@ use std::{
 
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::{Binaries, Version},
     manifests::{self, render::render_chart},
     metrics::{self, Sample},
+    programs::Group,
     repository::repository_file,
     scratch::Scratch,
     wait::{Progress, wait_for},
@@ -34,7 +34,6 @@ const FOREIGN: [(&str, &[&str]); 1] = [
         &["namespace", "deployment"],
     ),
 ];
-/// Kubernetes 1.24 introduced it.
 const FAIL_OPEN: &str = "apiserver_admission_webhook_fail_open_count";
 
 fn rules() -> Value {
@@ -73,7 +72,7 @@ fn test_files() -> Vec<(String, Value)> {
 
 /// Runs `promtool` in a folder.
 fn promtool(folder: &Path, arguments: &[&str]) -> Output {
-    let program = Binaries::find_one("promtool").unwrap();
+    let program = Group::System.program("promtool").unwrap();
     Command::new(program)
         .current_dir(folder)
         .args(arguments)
@@ -500,8 +499,7 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     let (passed, output) = run(&rules(), &[("quiet.yaml".to_owned(), tests)]);
     assert!(passed, "{output}");
 
-    let version = cluster.control_plane.version();
-    let text = fail_webhooks(&cluster, version).await;
+    let text = fail_webhooks(&cluster).await;
     // What the API server lets pass is no refusal.
     let reported = metrics::parse(&text);
     let refusing = reported
@@ -537,9 +535,6 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     let mut used = BTreeSet::new();
     for expression in expressions() {
         for (name, labels) in metrics::selectors(&expression) {
-            if name == FAIL_OPEN && version < Version::minor(24) {
-                continue;
-            }
             let of_metric = known
                 .get(&name)
                 .unwrap_or_else(|| panic!("nothing reports {name}"));
@@ -564,7 +559,7 @@ fn unserved(suffix: &str) -> String {
 
 /// Registers webhooks under our names that nobody serves, one with each failurePolicy, has the API
 /// server call them, and returns its metrics.
-async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
+async fn fail_webhooks(cluster: &Cluster) -> String {
     let webhook = |name: &str, failure_policy: &str| {
         json!({
             "name": unserved(name),
@@ -575,9 +570,8 @@ async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
             "failurePolicy": failure_policy, "sideEffects": "None", "admissionReviewVersions": ["v1"],
         })
     };
-    // Before 1.21 the API server does not label namespaces itself.
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": "unserved", "labels": {"kubernetes.io/metadata.name": "unserved"}}});
+        "metadata": {"name": "unserved"}});
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "unserved"},
@@ -598,9 +592,8 @@ async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
         let _ = api.delete("ignore", &kube::api::DeleteParams::default()).await;
         let text = api_server_metrics(cluster).await;
         let expected = ["apiserver_admission_webhook_rejection_count{", FAIL_OPEN];
-        let count = if version < Version::minor(24) { 1 } else { 2 };
         let seen = expected.iter().filter(|name| text.contains(&format!("\n{name}"))).count();
-        Ok(Progress::when(seen >= count, text, seen))
+        Ok(Progress::when(seen == expected.len(), text, seen))
     })
     .await
     .unwrap()

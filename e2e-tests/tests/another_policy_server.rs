@@ -18,7 +18,8 @@ use kube::{
 use pps_e2e::{
     cluster::Cluster,
     kubewarden::{Controller, IMAGE, NAMESPACE},
-    manifests::render::{as_served, render_chart, render_kustomize},
+    manifests::render::{render_chart, render_kustomize},
+    programs::Group,
     repository::repository_file,
     scratch::Scratch,
 };
@@ -297,7 +298,7 @@ fn commands(section: &str) -> Vec<String> {
 
 /// Runs a command of the document with kubectl as the administrator.
 async fn shell(cluster: &Cluster, command: &str) -> Result<()> {
-    let kubectl = cluster.control_plane.binaries().path("kubectl").unwrap();
+    let kubectl = Group::Kubernetes.program("kubectl").unwrap();
     let path = format!(
         "{}:{}",
         kubectl.parent().unwrap().display(),
@@ -387,7 +388,7 @@ async fn the_documented_sequence_moves_the_policies_with_helm(cluster: &Cluster)
     release.run("install", shared());
     refused(json!({})).await;
     follow(cluster, Run::Again, async || {
-        drop(release.run("upgrade", arriving()))
+        drop(release.run("upgrade", arriving()));
     })
     .await;
     assert!(
@@ -402,7 +403,7 @@ async fn the_documented_sequence_moves_the_policies_with_helm(cluster: &Cluster)
 
     refused(shared()).await;
     follow(cluster, Run::Once, async || {
-        drop(release.run("upgrade", leaving()))
+        drop(release.run("upgrade", leaving()));
     })
     .await;
     assert!(
@@ -424,10 +425,7 @@ async fn the_documented_sequence_moves_the_policies_with_helm(cluster: &Cluster)
 
 async fn the_documented_sequence_moves_the_policies_with_kubectl(cluster: &Cluster) {
     let apply = async |folder: &str| {
-        let objects = as_served(
-            render_kustomize(folder).unwrap(),
-            cluster.control_plane.version(),
-        );
+        let objects = render_kustomize(folder).unwrap();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let file = Scratch::file("objects.json", list.to_string()).unwrap();
         // The CRD is too large for the annotation of a client-side apply in some versions; the
@@ -448,7 +446,7 @@ async fn the_documented_sequence_moves_the_policies_with_kubectl(cluster: &Clust
         );
         assert_in_force(cluster, "after an overlay was applied in passing").await;
         follow(cluster, Run::Once, async || {
-            drop(apply(folder).await.unwrap())
+            drop(apply(folder).await.unwrap());
         })
         .await;
         assert!(

@@ -17,18 +17,16 @@ use kube::{
 };
 use pps_e2e::{
     cluster::{Cluster, StatefulSetSpec},
-    control_plane::{ADMIN, Version},
+    control_plane::ADMIN,
     install::installed_policies,
     kubewarden::{self, policy_server},
-    manifests::{
-        self,
-        render::{as_served, render_kustomize},
-    },
+    manifests::render::render_kustomize,
+    programs::Group,
     report,
     repository::repository_file,
     wait::{Progress, wait_for},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
     HOSTNAME, TIMEOUT, WHILE,
@@ -58,7 +56,7 @@ const BLOCKS: [&str; 21] = [
     "grant",
     "registry",
     "definition",
-    "status (kubectl 1.24)",
+    "status",
 ];
 /// Kubewarden's finalizer on its policies.
 const FINALIZER: &str = "kubewarden.io/finalizer";
@@ -137,11 +135,10 @@ impl Reader {
         // The document names this file of a checkout. JSON is valid YAML.
         let definition = "deploy/base/crd.yaml";
         fs::create_dir_all(folder.join("deploy/base")).unwrap();
-        let objects = manifests::read(&repository_file(definition)).unwrap();
-        let object = as_served(objects, control_plane.version()).remove(0);
-        fs::write(folder.join(definition), object.to_string()).unwrap();
-        let programs = control_plane.binaries().folder().display();
-        let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+        fs::copy(repository_file(definition), folder.join(definition)).unwrap();
+        let programs = Group::Kubernetes.folder().unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", programs.display());
         Self {
             folder,
             kubeconfig: control_plane.kubeconfig_for(ADMIN).unwrap(),
@@ -178,7 +175,7 @@ impl Reader {
     }
 
     /// Creates the policies again. The manifests are those that the harness has installed: they
-    /// name another registry than `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
+    /// name another registry than `deploy`.
     async fn install(&self, installed: &Installed) {
         let folder = installed
             .cluster
@@ -186,7 +183,6 @@ impl Reader {
             .folder()
             .join("installation");
         let objects = render_kustomize(&folder.display().to_string()).unwrap();
-        let objects = as_served(objects, installed.cluster.control_plane.version());
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         fs::write(self.folder.join("installed.json"), list.to_string()).unwrap();
         let [command] = &commands("install")[..] else {
@@ -470,28 +466,7 @@ async fn a_deleted_definition_comes_back_with_what_was_recorded(
     home.assert_away(installed).await;
 
     reader.play("definition").await;
-    if installed.cluster.control_plane.version() >= Version::minor(24) {
-        reader.play("status (kubectl 1.24)").await;
-    } else {
-        report::skipped(
-            "restoring a status with kubectl",
-            "needs Kubernetes 1.24; a status patch stands in for it",
-        );
-        let saved = fs::read_to_string(reader.folder.join("restore.json")).unwrap();
-        let saved: Value = serde_json::from_str(&saved).unwrap();
-        for object in saved["items"].as_array().unwrap() {
-            let (namespace, name) = (
-                object["metadata"]["namespace"].as_str().unwrap(),
-                object["metadata"]["name"].as_str().unwrap(),
-            );
-            let status = Patch::Merge(json!({"status": object["status"]}));
-            let objects = installed.cluster.pps_api(namespace);
-            objects
-                .patch_status(name, &PatchParams::default(), &status)
-                .await
-                .unwrap();
-        }
-    }
+    reader.play("status").await;
     home.assert_recorded(installed).await;
     go_back(installed, reader, home).await;
 }

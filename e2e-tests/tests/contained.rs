@@ -15,10 +15,8 @@ use pps_e2e::{
     http,
     install::installed_policies,
     kubewarden::{self, policy_server},
-    manifests::{
-        self,
-        render::{as_served, render_kustomize},
-    },
+    manifests::{self, render::render_kustomize},
+    programs::kubernetes_version,
     report,
     repository::repository_file,
     wait::{Progress, wait_for},
@@ -463,7 +461,6 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
         "they recover without a restart"
     );
 
-    let version = installed.cluster.control_plane.version();
     let server = if policy_server::executable().is_some() {
         "Kubewarden's PolicyServer"
     } else {
@@ -471,8 +468,8 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     };
     let text = table();
     report::note(&format!(
-        "Kubernetes {}.{}, {server}\n\n{text}",
-        version.major, version.minor
+        "Kubernetes {}, {server}\n\n{text}",
+        kubernetes_version().unwrap()
     ));
     let document = fs::read_to_string(repository_file("docs/reference/faults.md")).unwrap();
     assert!(
@@ -621,10 +618,7 @@ async fn set_module(installed: &Installed, module: &str) -> String {
 /// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies:
 /// all other objects.
 async fn apply_without_policies(installed: &Installed, folder: &str) {
-    let objects = as_served(
-        render_kustomize(folder).unwrap(),
-        installed.cluster.control_plane.version(),
-    );
+    let objects = render_kustomize(folder).unwrap();
     let is_other = |object: &Value| {
         let kind = object["kind"].as_str().unwrap_or_default();
         // The sidecar's image is not the one that was pushed.

@@ -17,13 +17,8 @@ use kube::{
 };
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::Version,
     kubewarden,
-    manifests::{
-        self,
-        render::{as_served, definition_file, remove_rules},
-    },
-    report,
+    manifests::{self, render::remove_rules},
     repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
@@ -111,7 +106,6 @@ async fn crd_is_established_structural_and_explained(cluster: &Cluster) {
 
     // Nothing was pruned or defaulted, so applying the file again changes nothing.
     let file = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
-    let file = as_served(file, cluster.control_plane.version());
     let again = cluster.apply_objects(&file).await.unwrap().remove(0);
     assert_eq!(again.metadata.generation, definition.metadata.generation);
     assert_eq!(again.data["spec"]["versions"], file[0]["spec"]["versions"]);
@@ -457,8 +451,8 @@ async fn replaces_a_definition_that_has_a_conversion_webhook(cluster: &Cluster) 
         "clientConfig": {"url": "https://127.0.0.1:9/convert"},
         "conversionReviewVersions": ["v1", "v1beta1"],
     }});
-    let file = definition_file(cluster.control_plane.version()).unwrap();
-    let file = file.path().to_str().unwrap();
+    let file = repository_file("deploy/base/crd.yaml");
+    let file = file.to_str().unwrap();
     let patch = r#"{"spec":{"conversion":{"strategy":"None","webhook":null}}}"#;
     let server_side = ["apply", "--server-side", "--force-conflicts", "-f", file];
     let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await;
@@ -599,17 +593,7 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     }
 }
 
-/// The oldest version that evaluates the rules as the supported ones do, which ignore those that an
-/// update did not break.
-const RATCHETING: Version = Version::minor(30);
-
 async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster: &Cluster) {
-    if cluster.control_plane.version() < RATCHETING {
-        return report::skipped(
-            "rules of the definition",
-            "this API server does not evaluate them",
-        );
-    }
     let api = cluster.pps_api("default");
     let none = json!({"requiredPersistentTopology": null});
     let deployment = json!({"targetRef": {"kind": "Deployment"}});
@@ -857,6 +841,13 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
         ("events.k8s.io", "events", "create"),
     ]);
     let expected_of_policy = permissions([("apps.kruise.io", "persistentpodstates", "get")]);
+    // Every account may ask who it is and what it may do, for example.
+    let nobody = cluster
+        .control_plane
+        .client_for_service_account("default", "nobody")
+        .await
+        .unwrap();
+    let everyone = permissions_of(&nobody, "default").await.unwrap();
     for (namespace, account, expected) in [
         (NAMESPACE, "pps-sidecar", expected_of_sidecar),
         (
@@ -871,7 +862,7 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
             .await
             .unwrap();
         let granted = wait_for("the role to be bound", Duration::from_mins(2), async || {
-            let permissions = permissions_of(&client, "default").await?;
+            let permissions = without(&everyone, permissions_of(&client, "default").await?);
             Ok(Progress::when(!permissions.is_empty(), permissions, "none"))
         });
         assert_eq!(granted.await.unwrap(), expected, "{account}");
@@ -884,7 +875,7 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
             ]));
         }
         assert_eq!(
-            permissions_of(&client, NAMESPACE).await.unwrap(),
+            without(&everyone, permissions_of(&client, NAMESPACE).await.unwrap()),
             expected,
             "{account}"
         );
@@ -905,10 +896,13 @@ fn permissions<const N: usize>(of: [(&str, &str, &str); N]) -> Permissions {
         .collect()
 }
 
-/// What every account may do since Kubernetes 1.28: ask what it may do, and who it is.
-const REVIEWS: [&str; 2] = ["authorization.k8s.io", "authentication.k8s.io"];
+/// Those of these permissions that are not among the others.
+fn without(others: &Permissions, mut permissions: Permissions) -> Permissions {
+    permissions.retain(|of, verbs| others.get(of) != Some(verbs));
+    permissions
+}
 
-/// The permissions of a client in a namespace, except those that every account has.
+/// The permissions of a client in a namespace.
 async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Permissions> {
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec {
@@ -926,12 +920,7 @@ async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Perm
         .flat_map(|status| status.resource_rules)
     {
         let names = rule.resource_names.unwrap_or_default();
-        for group in rule
-            .api_groups
-            .iter()
-            .flatten()
-            .filter(|group| !REVIEWS.contains(&group.as_str()))
-        {
+        for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 let whole = names.is_empty().then(|| resource.clone());
                 for resource in whole

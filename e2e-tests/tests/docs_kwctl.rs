@@ -8,7 +8,7 @@ use std::{
     env, fs,
     net::{TcpListener, TcpStream},
     os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -18,6 +18,7 @@ use pps_e2e::{
     cluster::Cluster,
     control_plane::ADMIN,
     kubewarden::find_kwctl,
+    programs::Group,
     report,
     repository::{policy_path, repository_file},
     scratch::Scratch,
@@ -140,16 +141,9 @@ impl Drop for Running {
     }
 }
 
-/// The registry in the folder of the control plane's programs, started.
-async fn registry(folder: &Path) -> Option<(Running, String)> {
-    let binary = [
-        env::var_os("PPS_CONTROL_PLANE_DIR").map(PathBuf::from),
-        Some("/usr/bin".into()),
-    ]
-    .into_iter()
-    .flatten()
-    .map(|folder| folder.join("docker-registry"))
-    .find(|path| path.is_file())?;
+/// A registry, started.
+async fn registry(folder: &Path) -> (Running, String) {
+    let binary = Group::Tests.program("registry").unwrap();
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -175,7 +169,7 @@ async fn registry(folder: &Path) -> Option<(Running, String)> {
     })
     .await
     .unwrap();
-    Some((running, format!("localhost:{port}")))
+    (running, format!("localhost:{port}"))
 }
 
 /// A cluster with a recorded state for the workload of the request.
@@ -236,28 +230,17 @@ async fn commands_of_the_document_print_what_it_shows() {
         let mut variables = Vec::new();
         let (mut running_cluster, mut running_registry) = (None, None);
         match block.needs.as_deref() {
-            Some("cluster") if env::var_os("PPS_CONTROL_PLANE_DIR").is_some() => {
+            Some("cluster") => {
                 let cluster = cluster().await;
                 let kubeconfig = cluster.control_plane.kubeconfig_for(ADMIN).unwrap();
                 variables.push(("KUBECONFIG", kubeconfig.display().to_string()));
-                let kubectl = cluster.control_plane.binaries().path("kubectl").unwrap();
+                let kubectl = Group::Kubernetes.program("kubectl").unwrap();
                 folders.push(kubectl.parent().unwrap().to_owned());
                 running_cluster = Some(cluster);
             }
-            Some("registry") => running_registry = registry(&folder).await,
-            None | Some("cluster") => {}
+            Some("registry") => running_registry = Some(registry(&folder).await),
+            None => {}
             Some(other) => panic!("unknown need of a block: {other}"),
-        }
-        if block.needs.is_some() && running_cluster.is_none() && running_registry.is_none() {
-            let commands: Vec<&str> = block
-                .commands
-                .iter()
-                .map(|(command, _)| command.as_str())
-                .collect();
-            skip(&format!(
-                "set PPS_CONTROL_PLANE_DIR=… to run also {commands:?}"
-            ));
-            continue;
         }
         folders.extend(env::split_paths(&env::var_os("PATH").unwrap()));
         variables.push((

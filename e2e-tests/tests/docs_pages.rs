@@ -11,13 +11,8 @@ pub(crate) mod shell;
 use std::{fs, path::Path};
 
 use pps_e2e::{
-    cluster::Cluster,
-    control_plane::{ADMIN, Version},
-    install::Installation,
-    kubewarden::Controller,
-    manifests::render,
-    plugin, report,
-    repository::repository_file,
+    cluster::Cluster, control_plane::ADMIN, install::Installation, kubewarden::Controller,
+    manifests::render, plugin, programs::Group, report, repository::repository_file,
     scratch::Scratch,
 };
 
@@ -95,7 +90,6 @@ async fn commands_of_the_pages_do_what_they_show() {
     let installation = Installation::publish(&cluster).await.unwrap();
     let scratch = Scratch::folder("pages").unwrap();
     let shell = start_shell(&cluster, &installation, scratch.path()).await;
-    let version = cluster.control_plane.version();
     let mut stage = Stage {
         cluster: &mut cluster,
         installation,
@@ -103,11 +97,7 @@ async fn commands_of_the_pages_do_what_they_show() {
     };
     let mut problems = Vec::new();
     for page in PAGES.map(Page::read) {
-        for block in page
-            .blocks
-            .iter()
-            .filter(|block| block.not_run.is_none() && block.is_for(version))
-        {
+        for block in page.blocks.iter().filter(|block| block.not_run.is_none()) {
             let at = format!("{}:{}", page.path, block.line);
             report::note(&at);
             if let Err(problem) = stage.play(block).await {
@@ -158,35 +148,21 @@ pub(crate) async fn start_shell_with(
     mut replacements: Vec<(String, String)>,
 ) -> Shell {
     let control_plane = &cluster.control_plane;
-    let version = control_plane.version();
     fs::write(folder.join("workload.sh"), scenes::workload()).unwrap();
     fs::write(folder.join("volume.yaml"), scenes::volume()).unwrap();
 
     let kubeconfig = control_plane.kubeconfig_for(ADMIN).unwrap();
     let folders = [
-        control_plane.binaries().folder().to_owned(),
-        render::folder().unwrap(),
+        Group::Kubernetes.folder().unwrap(),
+        Group::Install.folder().unwrap(),
         plugin.to_owned(),
     ];
     let path = plugin::search_path(&folders).unwrap();
     let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.into_os_string())];
 
-    let copy = folder.join("chart");
-    render::copy_chart(chart, version, &copy).unwrap();
-    // Kubernetes 1.20 does not serve policy/v1.
-    let budget = format!(
-        "podDisruptionBudget: {{enabled: {}}}",
-        version >= Version::minor(21)
-    );
-    replacements.extend([
-        (
-            "charts/persistent-pod-state".to_owned(),
-            copy.display().to_string(),
-        ),
-        (
-            "cat >registry.yaml <<'END'\n".to_owned(),
-            format!("cat >registry.yaml <<'END'\n{budget}\n"),
-        ),
-    ]);
+    replacements.push((
+        "charts/persistent-pod-state".to_owned(),
+        chart.display().to_string(),
+    ));
     Shell::start(folder, &variables, replacements).await
 }

@@ -7,13 +7,12 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, ResourceExt, api::PostParams};
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::Version,
     kubewarden::{install_definitions, permissive_definition},
     manifests::{
         self,
         render::{
-            CHART, as_served, files_below, kustomizations, name_of, render_chart,
-            render_chart_with, render_kustomize,
+            CHART, files_below, kustomizations, name_of, render_chart, render_chart_with,
+            render_kustomize,
         },
     },
     repository::repository_file,
@@ -93,9 +92,7 @@ fn a_difference_is_a_field_that_is_missing_or_has_another_value() {
 }
 
 async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(cluster: &Cluster) {
-    install_definitions(&cluster.client(), cluster.control_plane.version())
-        .await
-        .unwrap();
+    install_definitions(&cluster.client()).await.unwrap();
     manifests::ensure_namespace(&cluster.client(), NAMESPACE)
         .await
         .unwrap();
@@ -128,8 +125,7 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
         ));
     }
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    for (set, objects) in sets {
-        let mut objects = as_served(objects, cluster.control_plane.version());
+    for (set, mut objects) in sets {
         // Most objects are the same in many sets.
         objects.retain(|object| seen.insert(object.to_string()));
         if objects.is_empty() {
@@ -326,14 +322,11 @@ async fn namespaces_that_enforce_the_profile_restricted_take_all_pods(cluster: &
         }
     }
     assert!(tried > 10);
-    // Older API servers do not enforce it; the same rules are checked in the manifests' tests.
-    if cluster.control_plane.version() >= Version::minor(25) {
-        let pod = json!({"metadata": {"name": "any"}, "spec": {"serviceAccountName": "any",
+    let pod = json!({"metadata": {"name": "any"}, "spec": {"serviceAccountName": "any",
             "containers": [{"name": "any", "image": "any", "securityContext": {"privileged": true}}]}});
-        assert!(
-            pods.create(&dry, &serde_json::from_value(pod).unwrap())
-                .await
-                .is_err()
-        );
-    }
+    assert!(
+        pods.create(&dry, &serde_json::from_value(pod).unwrap())
+            .await
+            .is_err()
+    );
 }

@@ -9,9 +9,9 @@ use std::process::Command;
 
 use pps_e2e::{
     cluster::{Cluster, real_nodes},
-    control_plane::Binaries,
     install::{Installation, SIDECAR},
     kubewarden::{self, policy_server},
+    programs::Group,
     report,
     sidecar::NAMESPACE,
 };
@@ -28,7 +28,7 @@ pub(crate) async fn cluster() -> Cluster {
         .real_nodes(3)
         .control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
-    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version())
+    kubewarden::install_definitions(&cluster.client())
         .await
         .unwrap();
     cluster
@@ -56,7 +56,7 @@ pub(crate) fn images(cluster: &Cluster, node: &str, args: &[&str]) -> String {
         .pid
         .unwrap();
     let socket = format!("/proc/{first}/root/run/containerd/containerd.sock");
-    let mut ctr = Command::new(Binaries::find_one("node/usr/bin/ctr").unwrap());
+    let mut ctr = Command::new(Group::System.program("node/usr/bin/ctr").unwrap());
     let ctr = ctr
         .args(["--address", &socket, "--namespace", "k8s.io", "images"])
         .args(args);

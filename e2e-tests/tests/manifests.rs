@@ -13,7 +13,7 @@ use pps_e2e::{
     kubewarden::install_definitions,
     manifests::{
         self,
-        render::{as_served, files_below, kustomizations, name_of, render_kustomize},
+        render::{files_below, kustomizations, name_of, render_kustomize},
     },
     repository::repository_file,
     scratch::Scratch,
@@ -198,7 +198,7 @@ fn every_file_belongs_to_a_kustomization() {
     }
 }
 
-/// API servers enforce the profile `restricted` from 1.25 on. This checks its rules.
+/// The profile that API servers enforce where a namespace asks for it.
 #[test]
 fn deployment_meets_the_restricted_pod_security_profile() {
     for folder in kustomizations().unwrap() {
@@ -267,10 +267,7 @@ async fn a_cluster_takes_the_manifests_and_keeps_states_without_them() {
 /// Follows requests of the sidecar and of the policies through API priority and fairness. A flood
 /// of other accounts, or a large list, must not delay Leases, writes and lookups.
 async fn leases_writes_and_lookups_are_kept_apart_from_other_requests(cluster: &Cluster) {
-    let objects = as_served(
-        render_kustomize("deploy").unwrap(),
-        cluster.control_plane.version(),
-    );
+    let objects = render_kustomize("deploy").unwrap();
     let schemas: Vec<Value> = objects
         .into_iter()
         .filter(|object| object["kind"] == "FlowSchema")
@@ -437,13 +434,8 @@ fn example_kustomization_of_the_readme_works() {
 
 /// Follows deploy/README.md.
 async fn removing_the_product_keeps_the_recorded_states(cluster: &Cluster) {
-    install_definitions(&cluster.client(), cluster.control_plane.version())
-        .await
-        .unwrap();
-    let objects = as_served(
-        render_kustomize("deploy").unwrap(),
-        cluster.control_plane.version(),
-    );
+    install_definitions(&cluster.client()).await.unwrap();
+    let objects = render_kustomize("deploy").unwrap();
     cluster.apply_objects(&objects).await.unwrap();
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
         "metadata": {"name": "web"}, "spec": {

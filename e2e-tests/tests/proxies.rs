@@ -5,6 +5,7 @@ use std::{net::TcpStream, path::PathBuf, process::Stdio, sync::Arc};
 use pps_e2e::{
     control_plane::{ADMIN, ControlPlane, Options, free_port},
     plugin,
+    programs::Group,
     scratch::Scratch,
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
@@ -84,7 +85,7 @@ async fn the_plugin_and_the_check_use_a_proxy_where_kubectl_does() {
         (ELSEWHERE, http, vec![("HTTPS_PROXY", socks)], Way::Http),
     ] {
         let kubeconfig = world.kubeconfig(server, named);
-        for (program, args, answer) in world.programs() {
+        for (program, args, answer) in World::programs() {
             let way = world
                 .way_of(&program, args, answer, &kubeconfig, &environment)
                 .await;
@@ -130,7 +131,7 @@ impl World {
 
     /// Starts a proxy, and waits until it listens.
     async fn run(&self, name: &str, args: &[&str], address: &str) {
-        let program = self.control_plane.binaries().path(name).unwrap();
+        let program = Group::System.program(name).unwrap();
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
         self.supervisor
             .spawn(Spec {
@@ -165,12 +166,12 @@ impl World {
 
     /// The programs, each with a command and a word of the answer of an API server that was
     /// reached.
-    fn programs(&self) -> [(PathBuf, &'static [&'static str], &'static str); 3] {
+    fn programs() -> [(PathBuf, &'static [&'static str], &'static str); 3] {
         let built = plugin::folder().unwrap();
         let check: &[&str] = &["check", "--all", "--skip-registry", "--without-policies"];
         [
             (
-                self.control_plane.binaries().path("kubectl").unwrap(),
+                Group::Kubernetes.program("kubectl").unwrap(),
                 &["version"],
                 "Server Version",
             ),

@@ -28,7 +28,7 @@ use pps_e2e::{
     cluster::{Cluster, real_nodes},
     install::{Installation, Published},
     kubewarden::Controller,
-    manifests::{self, render},
+    manifests,
     registry::{
         Publisher, Registry, RegistryOptions, digest,
         foreign::{FOREIGN, NATIVE},
@@ -71,9 +71,7 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let plugin = unpack(&plugin, &work.join("plugin"));
 
     let mut installation = publish(&cluster, &dist).await;
-    let version = cluster.control_plane.version();
     let objects = manifests::read(&dist.join("install.yaml")).unwrap();
-    let objects = render::as_served(objects, version);
     cluster.apply_objects(&objects).await.unwrap();
     installation.wait_available(&cluster).await.unwrap();
     installation

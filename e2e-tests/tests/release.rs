@@ -11,11 +11,12 @@ use std::{
 use nix::unistd::geteuid;
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::{ADMIN, Binaries},
+    control_plane::ADMIN,
     manifests::{
         self,
         render::{REQUIRED, helm, render_chart, render_kustomize},
     },
+    programs::Group,
     registry::{
         digest,
         foreign::{self, NATIVE},
@@ -238,7 +239,7 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
         folder.join(NATIVE).display(),
         std::env::var("PATH").unwrap()
     );
-    let kubectl = Binaries::find().unwrap().folder().join("kubectl");
+    let kubectl = Group::Kubernetes.program("kubectl").unwrap();
     let answer = Command::new(kubectl)
         .args(["pps", "--version"])
         .env("PATH", path)

@@ -17,11 +17,9 @@ use pps_core::{DEFAULT_NAMESPACE_SELECTOR, INJECTION_LABEL as LABEL};
 use pps_corpus::scope::{ObjectCase, Table, table};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, StatefulSetSpec},
-    control_plane::Version,
     install::Installation,
     kubewarden::{self, Policy, stand_in::PolicyModule},
     manifests::{self, render::files_below},
-    report,
     repository::{policy_path, repository_file},
     scratch::Scratch,
     sidecar::SidecarOptions,
@@ -62,9 +60,6 @@ async fn serve(cluster: &mut Cluster, files: &[&str]) {
 
 /// Makes a namespace with these labels.
 async fn namespace(cluster: &Cluster, name: &str, labels: &BTreeMap<String, String>) {
-    let mut labels = labels.clone();
-    // From Kubernetes 1.21 on, the API server itself sets it.
-    labels.insert("kubernetes.io/metadata.name".into(), name.into());
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     let object = json!({"metadata": {"name": name, "labels": labels}});
     let object: Namespace = serde_json::from_value(object).unwrap();
@@ -101,18 +96,6 @@ fn asked(cluster: &Cluster) -> Vec<String> {
     policies
 }
 
-/// Says what an old API server cannot show. Returns whether this one has match conditions.
-fn has_match_conditions(cluster: &Cluster) -> bool {
-    let has = cluster.control_plane.version() >= Version::minor(28);
-    if !has {
-        report::skipped(
-            "the match conditions on a real API server",
-            "needs Kubernetes 1.28, see KUBEBUILDER_ASSETS",
-        );
-    }
-    has
-}
-
 #[tokio::test]
 async fn pods_are_sent_and_recorded_as_their_namespaces_say() {
     let args = vec![format!("--namespace-selector={DEFAULT_NAMESPACE_SELECTOR}")];
@@ -144,16 +127,15 @@ async fn pods_are_sent_and_recorded_as_their_namespaces_say() {
 
 async fn the_api_server_sends_what_the_table_says(cluster: &Cluster) {
     let table = table().unwrap();
-    let has_conditions = has_match_conditions(cluster);
     for (name, labels) in &table.namespaces {
         namespace(cluster, name, labels).await;
     }
-    let mut wrong = check_pods(cluster, &table, has_conditions).await;
-    wrong.extend(check_objects(cluster, &table, has_conditions).await);
+    let mut wrong = check_pods(cluster, &table).await;
+    wrong.extend(check_objects(cluster, &table).await);
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-async fn check_pods(cluster: &Cluster, table: &Table, has_conditions: bool) -> Vec<String> {
+async fn check_pods(cluster: &Cluster, table: &Table) -> Vec<String> {
     let dry = PostParams {
         dry_run: true,
         ..PostParams::default()
@@ -166,7 +148,7 @@ async fn check_pods(cluster: &Cluster, table: &Table, has_conditions: bool) -> V
         let expected = [(PODS, case.sent), (CUSTOM, case.custom)];
         let expected = expected
             .into_iter()
-            .filter(|(_, sent)| sent.by(has_conditions))
+            .filter(|(_, sent)| *sent)
             .map(|(policy, _)| policy);
         let (expected, asked) = (expected.collect::<Vec<_>>(), asked(cluster));
         if asked != expected || answer.is_err() {
@@ -180,7 +162,7 @@ async fn check_pods(cluster: &Cluster, table: &Table, has_conditions: bool) -> V
     wrong
 }
 
-async fn check_objects(cluster: &Cluster, table: &Table, has_conditions: bool) -> Vec<String> {
+async fn check_objects(cluster: &Cluster, table: &Table) -> Vec<String> {
     let mut wrong = Vec::new();
     for (index, case) in table.objects.iter().enumerate() {
         let name = format!("case-{index}");
@@ -189,11 +171,7 @@ async fn check_objects(cluster: &Cluster, table: &Table, has_conditions: bool) -
         }
         asked(cluster);
         let answer = send(cluster.client(), case, &name).await;
-        let expected = if case.sent.by(has_conditions) {
-            vec![VALIDATION]
-        } else {
-            vec![]
-        };
+        let expected = if case.sent { vec![VALIDATION] } else { vec![] };
         let asked = asked(cluster);
         // Only protected objects are refused.
         let refused = answer
@@ -429,7 +407,7 @@ async fn a_custom_kind_that_is_named_once_is_recorded_and_returns() {
         .start()
         .await
         .unwrap();
-    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version())
+    kubewarden::install_definitions(&cluster.client())
         .await
         .unwrap();
     for kind in [custom_kinds::openkruise(), custom_kinds::database()] {
@@ -451,26 +429,24 @@ async fn a_custom_kind_that_is_named_once_is_recorded_and_returns() {
     let _operator = custom_kinds::operator(&cluster);
     custom_kinds::returns_pods_of_an_installed_custom_kind(&cluster).await;
     assert_eq!(installation.problems(), Vec::<String>::new());
-    if has_match_conditions(&cluster) {
-        let asked: BTreeSet<(String, String)> = cluster
-            .webhook()
-            .unwrap()
-            .served()
-            .into_iter()
-            .filter(|served| served.kind == "Pod")
-            .map(|served| {
-                (
-                    served.policy,
-                    served.name.split('-').next().unwrap_or_default().to_owned(),
-                )
-            })
-            .collect();
-        let expected = [(PODS, "web"), (CUSTOM, "db")];
-        assert_eq!(
-            asked,
-            expected
-                .map(|(policy, workload)| (policy.to_owned(), workload.to_owned()))
-                .into()
-        );
-    }
+    let asked: BTreeSet<(String, String)> = cluster
+        .webhook()
+        .unwrap()
+        .served()
+        .into_iter()
+        .filter(|served| served.kind == "Pod")
+        .map(|served| {
+            (
+                served.policy,
+                served.name.split('-').next().unwrap_or_default().to_owned(),
+            )
+        })
+        .collect();
+    let expected = [(PODS, "web"), (CUSTOM, "db")];
+    assert_eq!(
+        asked,
+        expected
+            .map(|(policy, workload)| (policy.to_owned(), workload.to_owned()))
+            .into()
+    );
 }

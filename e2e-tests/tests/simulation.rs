@@ -15,7 +15,7 @@ use std::{env, time::Duration};
 
 use pps_e2e::{
     cluster::{Cluster, SIDECAR},
-    control_plane::{Version, program},
+    control_plane::program,
     repository::repository_file,
     sidecar::SidecarOptions,
 };
@@ -81,10 +81,7 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 async fn live_through(cluster: &Cluster, name: &'static str) {
-    // Newer controllers create Pods of a parallel workload at the same time, so that their order is
-    // unknown.
-    let may_be_parallel = cluster.control_plane.version() < Version::minor(26);
-    let mut world = World::new(name, may_be_parallel);
+    let mut world = World::new(name);
     let mut live = Live::start(cluster, &world).await;
     live.roll_out(&mut world).await;
     for _ in 0..number("PPS_E2E_ACTIONS", ACTIONS) {

@@ -98,10 +98,7 @@ impl Served {
                 PolicyServer::start(control_plane, program.into(), &policies, &kubeconfig, None)
                     .unwrap();
             server.wait_ready(TIMEOUT).await.unwrap();
-            server
-                .register(&main, &cluster.client(), cluster.control_plane.version())
-                .await
-                .unwrap();
+            server.register(&main, &cluster.client()).await.unwrap();
             (
                 ReviewClient::new(server.url(), server.authority()).unwrap(),
                 Some(server),

@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DynamicObject, GetParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pps_e2e::cluster::{POLICY_SERVER, SIDECAR};
-use pps_e2e::control_plane::{self, ControlPlane, User, Version, program};
+use pps_e2e::control_plane::{self, ControlPlane, User, program};
 use pps_e2e::manifests;
 use pps_e2e::repository::repository_file;
 use pps_e2e::supervisor::Supervisor;
@@ -26,8 +26,6 @@ use crate::openkruise::{self, OpenKruise};
 use crate::recorder::{Product, Recorder};
 
 const DEFINITION: &str = "persistentpodstates.apps.kruise.io";
-/// OpenKruise's manager is built for 1.32.
-const OLDEST_FOR_OPENKRUISE: Version = Version::minor(27);
 /// The namespace of one recorded Pod, which shows that a recorder works.
 pub(crate) const CANARY: &str = "canary";
 
@@ -57,14 +55,6 @@ impl Bed {
         }
         let client = control_plane.client();
         if let Some(openkruise) = &openkruise {
-            let version = control_plane.version();
-            ensure!(
-                version >= OLDEST_FOR_OPENKRUISE,
-                "Kubernetes 1.{} is too old for OpenKruise's manager: set KUBEBUILDER_ASSETS to a \
-                 folder with the programs of 1.{} or newer",
-                version.minor,
-                OLDEST_FOR_OPENKRUISE.minor
-            );
             manifests::apply(&client, &openkruise.definitions)
                 .await
                 .context("OpenKruise's definitions")?;

@@ -24,49 +24,6 @@ pub struct Table {
     pub objects: Vec<ObjectCase>,
 }
 
-/// Which API servers send a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Sent {
-    /// Every API server.
-    #[serde(rename = "always")]
-    Always,
-    /// Only those without match conditions.
-    #[serde(rename = "before 1.28")]
-    WithoutMatchConditions,
-    /// None.
-    #[serde(rename = "never")]
-    Never,
-}
-
-impl Sent {
-    /// Whether an API server with or without match conditions sends it.
-    pub fn by(self, has_match_conditions: bool) -> bool {
-        match self {
-            Self::Always => true,
-            Self::WithoutMatchConditions => !has_match_conditions,
-            Self::Never => false,
-        }
-    }
-
-    /// What the API server does: of two, with and without match conditions.
-    pub fn of(with_conditions: bool, without: bool) -> Option<Self> {
-        match (with_conditions, without) {
-            (true, true) => Some(Self::Always),
-            (false, true) => Some(Self::WithoutMatchConditions),
-            (false, false) => Some(Self::Never),
-            (true, false) => None,
-        }
-    }
-
-    /// In the words of the document.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Always => "**sent**",
-            Self::WithoutMatchConditions | Self::Never => "not sent",
-        }
-    }
-}
-
 /// A Pod that is created.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,10 +40,10 @@ pub struct PodCase {
     node: String,
     #[serde(default)]
     unnamed: bool,
-    /// To the policy for Pods.
-    pub sent: Sent,
-    /// To the policy for Pods of custom kinds.
-    pub custom: Sent,
+    /// Whether it is sent to the policy for Pods.
+    pub sent: bool,
+    /// Whether it is sent to the policy for Pods of custom kinds.
+    pub custom: bool,
 }
 
 impl PodCase {
@@ -174,8 +131,8 @@ pub struct ObjectCase {
     /// Who sends the request; an administrator if it is empty.
     #[serde(default)]
     pub user: String,
-    /// To the policy for PersistentPodStates.
-    pub sent: Sent,
+    /// Whether it is sent to the policy for PersistentPodStates.
+    pub sent: bool,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

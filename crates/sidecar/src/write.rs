@@ -233,9 +233,10 @@ impl Writer {
             resource_version,
             ..
         } = &eviction;
-        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22,
-        // then policy/v1. kube's own eviction sends no precondition.
+        // kube's own eviction sends no precondition.
         let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
             "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
             "deleteOptions": delete_params(uid, resource_version),
         });

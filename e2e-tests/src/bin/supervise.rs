@@ -347,7 +347,7 @@ fn remove(folder: &Path) {
     for _ in 0..50 {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                thread::sleep(Duration::from_millis(20))
+                thread::sleep(Duration::from_millis(20));
             }
             _ => return,
         }

@@ -23,7 +23,8 @@ use nix::unistd::geteuid;
 pub use self::calico::ip_annotation;
 use super::kubelet::{IP_ANNOTATION, NO_RESERVATION};
 use crate::{
-    control_plane::{ADMIN, Binaries, ControlPlane},
+    control_plane::{ADMIN, ControlPlane},
+    programs::Group,
     registry::Registry,
     report,
     supervisor::{Spec, Supervisor},
@@ -62,7 +63,7 @@ pub fn missing() -> Option<String> {
     }
     let found = ["kubelet", "kube-proxy"]
         .iter()
-        .try_for_each(|name| Binaries::find_one(name).map(drop));
+        .try_for_each(|name| Group::Kubernetes.program(name).map(drop));
     found
         .is_err()
         .then(|| "add kubelet and kube-proxy to KUBEBUILDER_ASSETS to run it".to_owned())
@@ -82,13 +83,16 @@ impl Network {
         let script = folder.join("node.sh");
         fs::write(&script, include_str!("real_nodes/node.sh"))?;
         fs::write(folder.join("ipam.sh"), include_str!("real_nodes/ipam.sh"))?;
-        let programs = Binaries::find()?.folder().display().to_string();
+        let programs = Group::Kubernetes.folder()?.display().to_string();
+        let tools = Group::System.program("node/image.tar")?;
+        let tools = tools.parent().context("no folder")?.canonicalize()?;
         let mut refusal = None;
         for index in 0..NETWORKS {
             let env = variables([
                 ("INDEX", index.to_string()),
                 ("CLUSTER", folder.display().to_string()),
                 ("PROGRAMS", programs.clone()),
+                ("TOOLS", tools.display().to_string()),
                 ("HOME", folder.display().to_string()),
                 ("IMAGE", IMAGE.to_owned()),
                 ("IP_ANNOTATION", IP_ANNOTATION.to_owned()),
@@ -140,7 +144,6 @@ impl Network {
             ("NUMBER", number.to_string()),
             ("COUNT", count.to_string()),
             ("SUBNET", self.subnet(number)),
-            ("MINOR", control_plane.version().minor.to_string()),
             (
                 "KUBECONFIG",
                 control_plane.kubeconfig_for(ADMIN)?.display().to_string(),

@@ -78,9 +78,7 @@ impl Cluster {
             .background
             .client_for(&self.control_plane, POLICY_SERVER)?;
         let webhook = Webhook::start(self.background.handle(), client, module, options)?;
-        webhook
-            .register(&self.client, self.control_plane.version())
-            .await?;
+        webhook.register(&self.client).await?;
         self.webhook = Some(webhook);
         Ok(())
     }
@@ -98,9 +96,7 @@ impl Cluster {
             ControlPlane::client_of(kubeconfig)?
         };
         let webhook = Webhook::start_installed(self.background.handle(), client, module, policies)?;
-        webhook
-            .register(&self.client, self.control_plane.version())
-            .await?;
+        webhook.register(&self.client).await?;
         Ok(webhook)
     }
 

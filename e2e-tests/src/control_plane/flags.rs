@@ -1,43 +1,19 @@
-//! The command lines, which differ between versions of Kubernetes.
+//! The command lines.
 
 use std::{fs, path::Path};
 
 use anyhow::Result;
 
 use super::{
-    binaries::{Binaries, Version},
     credentials::ADMIN,
     options::{Options, program},
 };
-use crate::supervisor::Spec;
+use crate::{programs::Group, supervisor::Spec};
 
 pub(super) const ETCD_DATA: &str = "etcd-data";
 pub(super) const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
   "rules": [{"level": "Metadata"}]}"#;
-/// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of
-/// the time and accepts a definition in three quarters: each time it makes its `OpenAPI` document
-/// of all groups.
-const GROUPS: [&str; 18] = [
-    "api/v1",
-    "admissionregistration.k8s.io/v1",
-    "apiextensions.k8s.io/v1",
-    "apiregistration.k8s.io/v1",
-    "apps/v1",
-    "authentication.k8s.io/v1",
-    "authorization.k8s.io/v1",
-    "batch/v1",
-    "coordination.k8s.io/v1",
-    "discovery.k8s.io/v1beta1",
-    "events.k8s.io/v1",
-    "flowcontrol.apiserver.k8s.io/v1beta1",
-    "networking.k8s.io/v1",
-    "node.k8s.io/v1",
-    "policy/v1beta1",
-    "rbac.authorization.k8s.io/v1",
-    "scheduling.k8s.io/v1",
-    "storage.k8s.io/v1",
-];
 /// The controllers for which no test has a use, and those that need another API group or a cloud.
 const UNUSED_CONTROLLERS: &str = "-attachdetach,-cronjob,-csrapproving,-csrcleaner,-csrsigning,\
                                   -endpointslicemirroring,-horizontalpodautoscaling,-nodeipam,\
@@ -49,7 +25,6 @@ const KUBELET_CONTROLLERS: &str =
 
 pub(super) struct Flags<'a> {
     pub(super) folder: &'a Path,
-    pub(super) version: Version,
     pub(super) etcd_port: u16,
     pub(super) api_port: u16,
     pub(super) options: &'a Options,
@@ -57,7 +32,7 @@ pub(super) struct Flags<'a> {
 
 impl Flags<'_> {
     /// All four programs, in the order in which they are started.
-    pub(super) fn specs(&self, binaries: &Binaries) -> Result<Vec<Spec>> {
+    pub(super) fn specs(&self) -> Result<Vec<Spec>> {
         let all = [
             (program::ETCD, self.etcd()),
             (program::API_SERVER, self.api_server()?),
@@ -68,7 +43,7 @@ impl Flags<'_> {
             .map(|(name, args)| {
                 Ok(Spec {
                     name: name.to_owned(),
-                    program: binaries.path(name)?,
+                    program: Group::Kubernetes.program(name)?,
                     args,
                     env: Vec::new(),
                 })
@@ -116,12 +91,6 @@ impl Flags<'_> {
             // server.
             flags.push("--enable-aggregator-routing=true".to_owned());
         }
-        if self.version < Version::minor(21) {
-            let groups = GROUPS.map(|group| format!(",{group}=true")).concat();
-            flags.push(format!("--runtime-config=api/all=false{groups}"));
-            // It takes an eighth of the API server's time.
-            flags.push("--enable-priority-and-fairness=false".to_owned());
-        }
         if self.options.audit_log {
             let policy = self.path("audit-policy.json");
             fs::write(&policy, AUDIT_POLICY)?;
@@ -162,19 +131,14 @@ impl Flags<'_> {
 
     /// The flags that the controller manager and the scheduler share.
     fn client_flags(&self) -> Vec<String> {
-        let mut flags = vec![
+        vec![
             format!("--kubeconfig={}", self.path(&format!("{ADMIN}.kubeconfig"))),
             "--leader-elect=false".to_owned(),
             // No HTTPS server: two control planes would use the same port.
             "--secure-port=0".to_owned(),
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
-        ];
-        if self.version < Version::minor(23) {
-            // The plain HTTP server was removed in 1.23, the flag in 1.24.
-            flags.push("--port=0".to_owned());
-        }
-        flags
+        ]
     }
 
     fn path(&self, name: &str) -> String {

@@ -49,7 +49,7 @@ impl Controller {
     /// waits until its webhook is called.
     pub async fn install_in(cluster: &Cluster, namespace: &str, account: &str) -> Result<Self> {
         manifests::ensure_namespace(&cluster.client(), namespace).await?;
-        install_definitions(&cluster.client(), cluster.control_plane.version()).await?;
+        install_definitions(&cluster.client()).await?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

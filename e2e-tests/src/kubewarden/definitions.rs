@@ -4,9 +4,9 @@ use std::{env, fs, path::PathBuf, sync::Once};
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::{control_plane::Version, manifests, report};
+use crate::{manifests, report};
 
 /// Kubewarden's namespace, with the accounts of its policy servers.
 pub const NAMESPACE: &str = "kubewarden";
@@ -18,13 +18,13 @@ const GROUP: &str = "policies.kubewarden.io";
 
 /// Makes Kubewarden's namespace and lets the cluster store Kubewarden's kinds: with the definitions
 /// in the folder that `KUBEWARDEN_CRDS` names, else with permissive ones that accept any field.
-pub async fn install_definitions(client: &Client, version: Version) -> Result<()> {
+pub async fn install_definitions(client: &Client) -> Result<()> {
     manifests::ensure_namespace(client, NAMESPACE).await?;
-    manifests::apply(client, &definitions(version)?).await?;
+    manifests::apply(client, &definitions()?).await?;
     Ok(())
 }
 
-fn definitions(version: Version) -> Result<Vec<Value>> {
+fn definitions() -> Result<Vec<Value>> {
     let Some(folder) = env::var_os(DEFINITIONS_ENV).filter(|folder| !folder.is_empty()) else {
         static REPORTED: Once = Once::new();
         REPORTED.call_once(|| {
@@ -55,46 +55,12 @@ fn definitions(version: Version) -> Result<Vec<Value>> {
             }));
         }
     }
-    if version < Version::minor(21) {
-        let versions = definitions
-            .iter_mut()
-            .filter_map(|definition| definition["spec"]["versions"].as_array_mut());
-        versions
-            .flatten()
-            .for_each(|version| make_strings_nullable(&mut version["schema"]["openAPIV3Schema"]));
-    }
     ensure!(
         !definitions.is_empty(),
         "{DEFINITIONS_ENV}={} has no definition of {GROUP}",
         folder.display()
     );
     Ok(definitions)
-}
-
-/// Makes strings nullable: Kubernetes 1.20, built with a newer Go, validates an empty string as
-/// null.
-fn make_strings_nullable(schema: &mut Value) {
-    if schema["type"] == "string" {
-        schema["nullable"] = true.into();
-    }
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    properties
-        .into_iter()
-        .flat_map(Map::values_mut)
-        .for_each(make_strings_nullable);
-    for key in ["items", "additionalProperties"] {
-        if let Some(below) = schema.get_mut(key).filter(|below| below.is_object()) {
-            make_strings_nullable(below);
-        }
-    }
-    // The keys of a list map must not be nullable.
-    let keys = schema["x-kubernetes-list-map-keys"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    for key in keys.iter().filter_map(Value::as_str) {
-        schema["items"]["properties"][key]["nullable"] = false.into();
-    }
 }
 
 /// The definition of a kind that accepts any field.

@@ -11,7 +11,6 @@ use kube::{
 use serde_json::{Map, Value, json};
 
 use super::definitions::NAMESPACE;
-use crate::control_plane::Version;
 
 /// A `ClusterAdmissionPolicy`.
 #[derive(Clone, Debug)]
@@ -74,14 +73,8 @@ impl Policy {
 
     /// Registers its webhook with the API server, as
     /// [`webhook_configuration`](Self::webhook_configuration) says.
-    pub async fn register(
-        &self,
-        admin: &Client,
-        server: &str,
-        authority: &str,
-        version: Version,
-    ) -> Result<()> {
-        let configuration = self.webhook_configuration(server, authority, version);
+    pub async fn register(&self, admin: &Client, server: &str, authority: &str) -> Result<()> {
+        let configuration = self.webhook_configuration(server, authority);
         let configuration: DynamicObject = serde_json::from_value(configuration)?;
         let params = PatchParams::apply("pps-e2e").force();
         self.configurations(admin)
@@ -123,7 +116,7 @@ impl Policy {
     /// The webhook configuration, mutating or validating. `server` is the URL of the PolicyServer
     /// and `authority` signed its certificate; in a real cluster these are a Service and
     /// Kubewarden's own authority.
-    pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
+    pub fn webhook_configuration(&self, server: &str, authority: &str) -> Value {
         let id = self.id();
         let mut excluded = vec![
             json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
@@ -156,8 +149,7 @@ impl Policy {
                 webhook[field] = self.spec(field).clone();
             }
         }
-        // The controller leaves them out on API servers that do not know them.
-        if version >= Version::minor(28) && !self.spec("matchConditions").is_null() {
+        if !self.spec("matchConditions").is_null() {
             webhook["matchConditions"] = self.spec("matchConditions").clone();
         }
         json!({
@@ -217,10 +209,10 @@ mod tests {
             "namespaceSelector": {"matchLabels": {"ignored": "yes"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]},
             "matchConditions": [{"name": "c", "expression": "true"}],
         }}));
-        let old = policy.webhook_configuration("https://s", "CA", Version::minor(20));
-        let webhook = &old["webhooks"][0];
-        assert_eq!(old["metadata"]["name"], "clusterwide-p");
-        assert_eq!(old["kind"], "MutatingWebhookConfiguration");
+        let configuration = policy.webhook_configuration("https://s", "CA");
+        let webhook = &configuration["webhooks"][0];
+        assert_eq!(configuration["metadata"]["name"], "clusterwide-p");
+        assert_eq!(configuration["kind"], "MutatingWebhookConfiguration");
         assert_eq!(
             webhook["clientConfig"],
             json!({"url": "https://s/validate/clusterwide-p", "caBundle": "Q0E="})
@@ -233,9 +225,7 @@ mod tests {
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden"]},
             {"key": "a", "operator": "Exists"}]})
         );
-        assert_eq!(webhook.get("matchConditions"), None);
-        let new = policy.webhook_configuration("https://s", "CA", Version::minor(28));
-        assert_eq!(new["webhooks"][0]["matchConditions"][0]["name"], "c");
+        assert_eq!(webhook["matchConditions"][0]["name"], "c");
 
         let entry = &policy.policies()["clusterwide-p"];
         assert_eq!(entry["allowedToMutate"], true);
@@ -251,7 +241,7 @@ mod tests {
     fn a_policy_that_does_not_mutate_gets_a_validating_webhook() {
         for spec in [json!({"mutating": false}), json!({})] {
             let policy = Policy::new(json!({"metadata": {"name": "p"}, "spec": spec}));
-            let configuration = policy.webhook_configuration("https://s", "CA", Version::minor(20));
+            let configuration = policy.webhook_configuration("https://s", "CA");
             assert_eq!(configuration["kind"], "ValidatingWebhookConfiguration");
             assert_eq!(
                 configuration["webhooks"][0]["name"],

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::policy::Policy;
 use crate::{
-    control_plane::{ControlPlane, ServerCertificate, Version, free_port},
+    control_plane::{ControlPlane, ServerCertificate, free_port},
     http,
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
@@ -116,10 +116,8 @@ impl PolicyServer {
     }
 
     /// Registers one of its policies with the API server.
-    pub async fn register(&self, policy: &Policy, admin: &Client, version: Version) -> Result<()> {
-        policy
-            .register(admin, &self.url, &self.authority, version)
-            .await
+    pub async fn register(&self, policy: &Policy, admin: &Client) -> Result<()> {
+        policy.register(admin, &self.url, &self.authority).await
     }
 
     /// Its address, without a path.

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use super::{Policy, definitions::NAMESPACE};
 use crate::{
-    control_plane::Version,
     manifests,
     wait::{Progress, wait_for},
 };
@@ -27,7 +26,6 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// The reconciling half of Kubewarden's controller, as far as checks can see it.
 pub struct Reconciler {
     client: Client,
-    version: Version,
 }
 
 /// The API of a cluster-wide kind of Kubewarden's.
@@ -42,7 +40,7 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 
 impl Reconciler {
     /// Installs a Deployment with the labels of Kubewarden's chart.
-    pub async fn install(client: Client, version: Version) -> Result<Self> {
+    pub async fn install(client: Client) -> Result<Self> {
         let labels = json!({"app.kubernetes.io/name": "kubewarden-controller",
             "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "kubewarden",
             "app.kubernetes.io/version": "v1.36.0"});
@@ -54,7 +52,7 @@ impl Reconciler {
             "default",
         );
         manifests::apply(&client, &[deployment]).await?;
-        let controller = Self { client, version };
+        let controller = Self { client };
         controller.wait_available("kubewarden-controller").await?;
         Ok(controller)
     }
@@ -146,7 +144,7 @@ impl Reconciler {
                 .await;
         }
         let id = policy.id();
-        let mut webhook = policy.webhook_configuration("https://unused", "unused", self.version);
+        let mut webhook = policy.webhook_configuration("https://unused", "unused");
         webhook["webhooks"][0]["clientConfig"] = json!({"service": {"namespace": NAMESPACE,
             "name": format!("policy-server-{server}"), "path": format!("/validate/{id}"), "port": 443}});
         manifests::apply(&self.client, &[webhook]).await?;

@@ -1,16 +1,16 @@
 //! Renders the manifests of this repository with kustomize and Helm.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{parse, read};
-use crate::{control_plane::Version, repository::repository_file, scratch::Scratch};
+use crate::{programs::Group, repository::repository_file};
 
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
@@ -101,9 +101,6 @@ pub fn name_of(object: &Value) -> String {
     )
 }
 
-/// Older API servers refuse the rules of a definition as unknown fields.
-pub const RULES: Version = Version::minor(23);
-
 /// Removes the rules of a definition, wherever they are.
 pub fn remove_rules(value: &mut Value) {
     match value {
@@ -116,68 +113,13 @@ pub fn remove_rules(value: &mut Value) {
     }
 }
 
-/// A file with the definition, as `kubectl` of that version takes it. JSON is valid YAML.
-pub fn definition_file(version: Version) -> Result<Scratch> {
-    let objects = read(&repository_file("deploy/base/crd.yaml"))?;
-    Scratch::file(
-        "crd.yaml",
-        as_served(objects, version).remove(0).to_string(),
-    )
-}
-
-/// A copy of a chart in a new folder that Helm installs on an API server of that version.
-pub fn copy_chart(chart: &Path, version: Version, copy: &Path) -> Result<()> {
-    for file in files_below(chart)? {
-        let target = copy.join(file.strip_prefix(chart)?);
-        fs::create_dir_all(target.parent().context("no folder")?)?;
-        let mut text = fs::read_to_string(&file)?;
-        if version < Version::minor(21) && file.ends_with("Chart.yaml") {
-            let lines = text
-                .lines()
-                .filter(|line| !line.starts_with("kubeVersion:"));
-            text = lines.collect::<Vec<_>>().join("\n");
-        }
-        if version < RULES && file.ends_with("files/crd.yaml") {
-            // JSON is valid YAML.
-            text = as_served(parse(&text)?, version).remove(0).to_string();
-        }
-        fs::write(target, text)?;
-    }
-    Ok(())
-}
-
-/// Replaces versions that this API server does not serve by older ones with the same fields, and
-/// removes rules that it does not know.
-pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
-    let flow_control = [(23, "v1beta1"), (26, "v1beta2"), (29, "v1beta3")];
-    let flow_control = flow_control
-        .into_iter()
-        .find(|(minor, _)| version < Version::minor(*minor));
-    for object in &mut objects {
-        if version < RULES {
-            remove_rules(object);
-        }
-        let older = match object["apiVersion"].as_str() {
-            Some("policy/v1") if version < Version::minor(21) => Some("policy/v1beta1".to_owned()),
-            Some("flowcontrol.apiserver.k8s.io/v1") => {
-                flow_control.map(|(_, older)| format!("flowcontrol.apiserver.k8s.io/{older}"))
-            }
-            _ => None,
-        };
-        if let Some(older) = older {
-            object["apiVersion"] = older.into();
-        }
-    }
-    objects
-}
-
 /// Runs `helm` and returns its output, or an error with it.
 pub fn helm(arguments: &[&str]) -> Result<String> {
     run("helm", arguments)
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(folder()?.join(program))
+    let output = Command::new(Group::Install.program(program)?)
         .args(arguments)
         .output()
         .with_context(|| format!("cannot run {program}"))?;
@@ -189,25 +131,6 @@ fn run(program: &str, arguments: &[&str]) -> Result<String> {
         bail!("{program} {}: {answer}{complaint}", arguments.join(" "));
     }
     Ok(answer)
-}
-
-/// The folder of the programs: `PPS_MANIFEST_TOOLS_DIR`, else the one that `make manifest-tools`
-/// fills.
-pub fn folder() -> Result<PathBuf> {
-    if let Some(folder) = env::var_os("PPS_MANIFEST_TOOLS_DIR") {
-        return Ok(folder.into());
-    }
-    let script = repository_file("hack/manifest-tools.sh");
-    let output = Command::new(&script)
-        .output()
-        .with_context(|| format!("cannot run {}", script.display()))?;
-    if !output.status.success() {
-        bail!(
-            "make manifest-tools fails: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(String::from_utf8(output.stdout)?.trim().into())
 }
 
 fn path(path: impl AsRef<Path>) -> Result<String> {

@@ -1,4 +1,4 @@
-//! A real OCI registry: Debian's docker-registry on loopback, with or without TLS and a password.
+//! A real OCI registry: distribution on loopback, with or without TLS and a password.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::reader::Reader;
 use crate::{
-    control_plane::{Binaries, ServerCertificate, free_port},
+    control_plane::{ServerCertificate, free_port},
+    programs::Group,
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
 };
@@ -58,7 +59,7 @@ pub struct Registry {
 impl Registry {
     /// Starts it and waits until it answers.
     pub async fn start(supervisor: &Supervisor, options: RegistryOptions) -> Result<Self> {
-        let program = Binaries::find_one("docker-registry")?;
+        let program = Group::Tests.program("registry")?;
         let name = options.name;
         let folder = supervisor.folder().join(&name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

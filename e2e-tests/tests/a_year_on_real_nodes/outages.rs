@@ -5,9 +5,9 @@ use std::time::Instant;
 use kube::api::DeleteParams;
 use pps_e2e::{
     cluster::real_nodes,
-    control_plane::Binaries,
     install::installed_policies,
     kubewarden,
+    programs::Group,
     sidecar::NAMESPACE,
     supervisor::Spec,
     wait::{Progress, wait_for},
@@ -97,7 +97,7 @@ pub(super) async fn a_reboot_while_the_registry_is_gone(stage: &Stage<'_>) {
         .join("registry/config.yml")
         .display()
         .to_string();
-    let program = Binaries::find_one("docker-registry").unwrap();
+    let program = Group::Tests.program("registry").unwrap();
     let args = vec!["serve".to_owned(), config];
     supervisor
         .spawn(Spec {
@@ -235,10 +235,7 @@ pub(super) async fn the_loss_of_the_leaders_and_a_policy_servers_node(stage: &St
     stage.nodes().wait_ready(&node, true).await.unwrap();
     stage.are_back(&before).await;
     webhook.unregister(&cluster.client()).await.unwrap();
-    webhook
-        .register(&cluster.client(), cluster.control_plane.version())
-        .await
-        .unwrap();
+    webhook.register(&cluster.client()).await.unwrap();
     let delete = [
         "delete",
         "deployment",

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pps_e2e::{cluster::real_nodes::ip_annotation, control_plane::Version, http};
+use pps_e2e::{cluster::real_nodes::ip_annotation, http};
 use serde_json::json;
 
 use super::Stage;
@@ -41,13 +41,7 @@ pub(super) async fn a_rolling_update(stage: &Stage<'_>) {
 /// The Pod waits while its node is cordoned, and nothing takes its address.
 pub(super) async fn a_drain_with_a_disruption_budget(stage: &Stage<'_>) {
     let before = stage.places().await;
-    let old_policy = stage.cluster.control_plane.version() < Version::minor(21);
-    let api_version = if old_policy {
-        "policy/v1beta1"
-    } else {
-        "policy/v1"
-    };
-    let budget = json!({"apiVersion": api_version, "kind": "PodDisruptionBudget",
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"namespace": "shop", "name": "db"},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}}}});
     stage.cluster.apply_objects(&[budget]).await.unwrap();

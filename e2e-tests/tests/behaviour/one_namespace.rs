@@ -24,13 +24,6 @@ fn chart() -> Vec<Value> {
 
 pub(crate) async fn records_with_rights_in_one_namespace_alone(cluster: &Cluster) {
     let pool = Pool::new(cluster, APART, 3, 1).await;
-    // Before 1.21 the API server does not set this label itself.
-    let name = format!("kubernetes.io/metadata.name={APART}");
-    cluster
-        .control_plane
-        .kubectl(&["label", "--overwrite", "namespace", APART, &name])
-        .await
-        .unwrap();
     let objects = chart();
     let is_right = |object: &&Value| {
         object["apiVersion"] == "rbac.authorization.k8s.io/v1"

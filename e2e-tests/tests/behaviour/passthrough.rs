@@ -5,7 +5,6 @@ use std::sync::Arc;
 use json_patch::{AddOperation, PatchOperation};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER},
-    control_plane::Version,
     kubewarden::stand_in::{Evaluation, HostCalls, KubernetesHost},
 };
 use serde_json::{Value, json};
@@ -258,20 +257,12 @@ fn persistent_volume(number: u32) -> Value {
 pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
     let pool = Pool::new(cluster, "rich", 4, 2).await;
     // Requests in the namespace kubewarden bypass the policy.
-    let mut rich = rich_template();
-    if cluster.control_plane.version() < Version::minor(23) {
-        // This API server would refuse ephemeral volumes.
-        rich["spec"]["volumes"]
-            .as_array_mut()
-            .unwrap()
-            .retain(|volume| volume.get("ephemeral").is_none());
-    } else {
-        // Nothing provisions volumes here: one for each Pod that the scenario creates.
-        cluster
-            .apply_objects(&[1, 2, 3].map(persistent_volume))
-            .await
-            .unwrap();
-    }
+    let rich = rich_template();
+    // Nothing provisions volumes here: one for each Pod that the scenario creates.
+    cluster
+        .apply_objects(&[1, 2, 3].map(persistent_volume))
+        .await
+        .unwrap();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "kubewarden", "labels": {"kubernetes.io/metadata.name": "kubewarden"}}});
     cluster.apply_objects(&[namespace]).await.unwrap();

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_e2e::{
     cluster::{Cluster, PodInfo, is_alias},
-    control_plane::Version,
-    report,
     wait::{Progress, wait_for},
 };
 use serde_json::json;
@@ -211,13 +209,6 @@ pub(crate) async fn when_deleted_retention_returns_pods_after_scale_up(cluster: 
 }
 
 pub(crate) async fn records_pods_whose_ordinals_do_not_start_at_0(cluster: &Cluster) {
-    if cluster.control_plane.version() < Version::minor(27) {
-        return report::skipped(
-            "records_pods_whose_ordinals_do_not_start_at_0",
-            "set PPS_CONTROL_PLANE_DIR=… to Kubernetes 1.27 or later, which has spec.ordinals, to \
-             run it",
-        );
-    }
     let pool = Pool::new(cluster, "ordinals", 3, 1).await;
     pool.object("web", &required("web", &[HOSTNAME])).await;
     let web = pool

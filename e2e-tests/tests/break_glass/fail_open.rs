@@ -24,14 +24,9 @@ const CUSTOM: &str =
 /// The policies, also the one for custom kinds, on a PolicyServer with two Pods that nothing can
 /// reach.
 async fn install(cluster: &Cluster) -> Reconciler {
-    let version = cluster.control_plane.version();
-    install_definitions(&cluster.client(), version)
-        .await
-        .unwrap();
+    install_definitions(&cluster.client()).await.unwrap();
     cluster.namespace(KUBEWARDEN).await.unwrap();
-    let controller = Reconciler::install(cluster.client(), version)
-        .await
-        .unwrap();
+    let controller = Reconciler::install(cluster.client()).await.unwrap();
     let mut objects = render_kustomize("deploy").unwrap();
     objects.retain(|object| {
         object["kind"] == "PolicyServer"

@@ -10,9 +10,8 @@ use k8s_openapi::{
 use kube::Api;
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::Version,
     kubewarden::Controller,
-    manifests::render::{CHART, REQUIRED, copy_chart, helm},
+    manifests::render::{CHART, REQUIRED, helm},
     repository::repository_file,
     scratch::Scratch,
     sidecar::NAMESPACE,
@@ -23,29 +22,25 @@ use serde_json::{Value, json};
 /// A release, installed or not.
 pub(crate) struct Release<'a> {
     cluster: &'a Cluster,
-    chart: Scratch,
 }
 
 impl<'a> Release<'a> {
     /// Of this repository's chart.
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
-        let chart = Scratch::path_for("chart");
-        copy_chart(
-            &repository_file(CHART),
-            cluster.control_plane.version(),
-            chart.path(),
-        )
-        .unwrap();
-        Self { cluster, chart }
+        Self { cluster }
     }
 
     /// Runs `helm install`, `upgrade` or `uninstall` and returns what it prints.
-    pub(crate) fn try_run(&self, command: &str, mut values: Value) -> Result<String> {
-        // Kubernetes 1.20 has no policy/v1.
-        let budget = self.cluster.control_plane.version() >= Version::minor(21);
-        values["podDisruptionBudget"] = json!({"enabled": budget});
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "all callers build the values in place"
+    )]
+    pub(crate) fn try_run(&self, command: &str, values: Value) -> Result<String> {
         let values = Scratch::file(&format!("{command}.yaml"), values.to_string())?;
-        let (chart, path) = (self.chart.argument(), values.argument());
+        let (chart, path) = (
+            repository_file(CHART).display().to_string(),
+            values.argument(),
+        );
         let required = repository_file(REQUIRED).display().to_string();
         let kubeconfig = self
             .cluster

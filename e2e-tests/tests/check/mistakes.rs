@@ -5,7 +5,8 @@ use std::time::Duration;
 use pps_e2e::{
     install::SIDECAR,
     kubewarden::NAMESPACE as KUBEWARDEN,
-    manifests::{self, render::definition_file},
+    manifests,
+    repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
@@ -166,8 +167,10 @@ pub(super) async fn of_the_definition(world: &World) {
             "{report:#?}"
         );
     }
-    let ours = definition_file(world.cluster.control_plane.version()).unwrap();
-    world.kubectl(&["replace", "-f", &ours.argument()]).await;
+    let ours = repository_file("deploy/base/crd.yaml");
+    world
+        .kubectl(&["replace", "-f", ours.to_str().unwrap()])
+        .await;
     world
         .installation()
         .wait_available(&world.cluster)

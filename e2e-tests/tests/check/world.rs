@@ -295,10 +295,7 @@ async fn start() -> (Cluster, Reconciler, PathBuf) {
         .nodes(3, 3)
         .control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
-    let version = cluster.control_plane.version();
-    install_definitions(&cluster.client(), version)
-        .await
-        .unwrap();
+    install_definitions(&cluster.client()).await.unwrap();
     // Each kubelet sets this label.
     cluster
         .control_plane
@@ -312,9 +309,7 @@ async fn start() -> (Cluster, Reconciler, PathBuf) {
         .await
         .unwrap();
     cluster.namespace(KUBEWARDEN).await.unwrap();
-    let controller = Reconciler::install(cluster.client(), version)
-        .await
-        .unwrap();
+    let controller = Reconciler::install(cluster.client()).await.unwrap();
     let rules = role()["rules"].as_array().unwrap().clone();
     let kubeconfig = account(&cluster, CHECK, &rules).await;
     (cluster, controller, kubeconfig)

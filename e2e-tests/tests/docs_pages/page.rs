@@ -2,11 +2,11 @@
 //! output.
 //!
 //! Comments before a block, which readers do not see, say how it is run: `<!-- not run: WHY -->`,
-//! `<!-- scene: NAME -->` for what has to be the case, `<!-- needs: kubectl 1.24 -->`.
+//! `<!-- scene: NAME -->` for what has to be the case.
 
 use std::{fs, mem::take};
 
-use pps_e2e::{control_plane::Version, repository::repository_file};
+use pps_e2e::repository::repository_file;
 
 /// A page with commands.
 pub(crate) struct Page {
@@ -22,8 +22,6 @@ pub(crate) struct Block {
     pub(crate) line: usize,
     pub(crate) not_run: Option<String>,
     pub(crate) scene: Option<String>,
-    /// The minor version of kubectl 1 that it needs.
-    pub(crate) needs: Option<u32>,
     pub(crate) commands: Vec<Command>,
 }
 
@@ -55,14 +53,6 @@ impl Page {
     }
 }
 
-impl Block {
-    /// Whether this version of kubectl can run it.
-    pub(crate) fn is_for(&self, version: Version) -> bool {
-        self.needs
-            .is_none_or(|minor| version >= Version::minor(minor))
-    }
-}
-
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut next = Block::default();
@@ -90,12 +80,6 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
             match comment.split_once(": ") {
                 Some(("not run", why)) => next.not_run = Some(why.to_owned()),
                 Some(("scene", name)) => next.scene = Some(name.to_owned()),
-                Some(("needs", version)) => {
-                    let minor = version
-                        .strip_prefix("kubectl 1.")
-                        .expect("it needs a version of kubectl");
-                    next.needs = Some(minor.parse().unwrap());
-                }
                 _ => {}
             }
         }
@@ -136,8 +120,7 @@ fn is_continued(command: &str) -> bool {
 
 #[test]
 fn pages_are_parsed_into_scripts_and_prompts() {
-    let text = "# T\n<!-- not run: kind -->\n```sh\na\nb\n```\n```yaml\nx: 1\n```\n<!-- scene: s \
-                -->\n<!-- needs: kubectl 1.24 -->\n```console\n$ c |\n    d 'e\n  f'\n1\n$ \
+    let text = "# T\n<!-- not run: kind -->\n```sh\na\nb\n```\n```yaml\nx: 1\n```\n<!-- scene: s -->\n```console\n$ c |\n    d 'e\n  f'\n1\n$ \
                 g\n```\n";
     let prompt = |command: &str, output: &[&str]| {
         Command::Prompt(
@@ -156,9 +139,8 @@ fn pages_are_parsed_into_scripts_and_prompts() {
                 ..Block::default()
             },
             Block {
-                line: 12,
+                line: 11,
                 scene: Some("s".into()),
-                needs: Some(24),
                 commands,
                 ..Block::default()
             },

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs, time::Duration};
 
 use pps_e2e::{
     cluster::{Cluster, PodInfo, nodes::NodeSpec},
+    programs::Group,
     sidecar::SidecarOptions,
 };
 use serde_json::json;
@@ -112,11 +113,7 @@ impl<'a> Trio<'a> {
 /// for a node.
 pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     // This library fakes the wall clock of a program.
-    let library = cluster
-        .control_plane
-        .binaries()
-        .path("libfaketime.so.1")
-        .unwrap();
+    let library = Group::System.program("libfaketime.so.1").unwrap();
     let mut random = Random::of("clock");
     let time = cluster.control_plane.folder().join("time");
     let set = |offset: &str| fs::write(&time, format!("{offset}\n")).unwrap();

@@ -57,7 +57,7 @@ pub(super) fn all() -> Vec<HostileCase> {
         ),
         damaged(
             "a bucket with a megabyte of digits for its number of Pods",
-            { format!("{} {COLUMNS}\n{LINE}", "9".repeat(MEGABYTE)) },
+            format!("{} {COLUMNS}\n{LINE}", "9".repeat(MEGABYTE)),
         ),
         damaged(
             "a bucket with half an escape",

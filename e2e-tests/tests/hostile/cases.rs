@@ -290,12 +290,12 @@ fn objects() -> Vec<HostileCase> {
             object["status"]["podStates"]["web-0"]["nodeTopologyLabels"]["zone"] = 7.into();
         }),
         HostileCase::new("numbers for annotations", NO_OBJECT).with_object(|object| {
-            object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into()
+            object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into();
         }),
         HostileCase::new("a number for a state", NO_OBJECT)
             .with_object(|object| object["status"]["podStates"]["web-0"] = 7.into()),
         HostileCase::new("text for a weight", NO_OBJECT).with_object(|object| {
-            object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into()
+            object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into();
         }),
         HostileCase::new("a weight out of range", NO_OBJECT).with_object(|object| {
             object["spec"]["preferredPersistentTopology"][0]["weight"] = 3_000_000_000_u64.into();

@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
-    control_plane::{ADMIN, Version},
+    control_plane::ADMIN,
     plugin::{Answer, Plugin},
 };
 use serde_json::{Value, json};
@@ -204,13 +204,7 @@ async fn a_pending_pod_whose_node_was_deleted_moves_anywhere(cluster: &Cluster) 
 
 /// A budget of one Pod of web, which is `minAvailable` or `maxUnavailable`.
 pub(super) fn budget(pool: &Pool<'_>, name: &str, limit: &str) -> Value {
-    let version = pool.cluster.control_plane.version();
-    let policy = if version >= Version::minor(21) {
-        "policy/v1"
-    } else {
-        "policy/v1beta1"
-    };
-    json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"namespace": pool.namespace, "name": name},
         "spec": {limit: 1, "selector": {"matchLabels": {"app": "web"}}}})
 }

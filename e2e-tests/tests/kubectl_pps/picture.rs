@@ -12,6 +12,7 @@ use pps_e2e::{
     cluster::{Cluster, StatefulSetSpec, nodes::NodeSpec},
     control_plane::ADMIN,
     plugin::Plugin,
+    programs::Group,
     repository::repository_file,
 };
 
@@ -39,7 +40,7 @@ pub(super) async fn the_readme_has_a_picture_of_the_plugin(cluster: &Cluster) {
 
 async fn play(cluster: &Cluster) -> Result<()> {
     let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN)?)
-        .run_by(cluster.control_plane.binaries().path("kubectl")?);
+        .run_by(Group::Kubernetes.program("kubectl")?);
     let pool = Pool {
         cluster,
         namespace: "default",

@@ -9,7 +9,6 @@ use kube::{
 };
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::Version,
     wait::{Progress, wait_for},
 };
 use pps_scheduler::{NodeView, Placement, select};
@@ -26,12 +25,8 @@ const PODS: usize = 10;
 /// Nodes, and Pods that start on them one after the other. Some belong to a `StatefulSet`.
 ///
 /// The controller manager must not run: it takes from these Pods, which have other names than the
-/// `StatefulSet` would give them, the reference to their owner. If that happens while the scheduler
-/// decides, Kubernetes 1.20 decides again about a Pod for which it has just taken a node, and finds
-/// that Pod itself in the way.
+/// `StatefulSet` would give them, the reference to their owner.
 pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
-    // Versions that are not supported score differently, and exclude the same nodes.
-    let knows_scores = cluster.control_plane.version() >= Version::minor(30);
     let mut random = Random::of(namespace);
     cluster.namespace(namespace).await.unwrap();
     let nodes = world::nodes(&mut random, namespace);
@@ -54,7 +49,7 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         if selector.is_some() {
             pod["metadata"]["ownerReferences"] = json!([owner]);
         } else {
-            // 1.20 also spreads Pods that a StatefulSet selects without owning them.
+            // No StatefulSet selects it.
             pod["metadata"]["labels"]["app"] = json!("alone");
         }
         let (nodes, pods) = snapshot(cluster, namespace).await;
@@ -95,17 +90,9 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         let fits: Vec<&String> = fits.map(|verdict| &verdict.node).collect();
         if let Ok(node) = &node {
             assert!(fits.contains(&node), "{}", text());
-            assert!(
-                !knows_scores || found.may_land_on.contains(node),
-                "{}",
-                text()
-            );
+            assert!(found.may_land_on.contains(node), "{}", text());
             chosen += 1;
-            possible += if knows_scores {
-                found.may_land_on.len()
-            } else {
-                fits.len()
-            };
+            possible += found.may_land_on.len();
         } else {
             assert!(
                 fits.is_empty() && found.may_land_on.is_empty(),

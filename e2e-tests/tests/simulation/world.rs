@@ -37,15 +37,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `may_be_parallel` says whether the controller creates the Pods of a parallel workload in
-    /// their order.
-    pub(crate) fn new(namespace: &'static str, may_be_parallel: bool) -> Self {
+    /// Pods are created in their order: of a parallel workload the controller creates them at the
+    /// same time, so that their order is unknown.
+    pub(crate) fn new(namespace: &'static str) -> Self {
         let mut random = Random::of(namespace);
         let nodes = nodes(&mut random, namespace);
         let mut stateful_set = stateful_set(&mut random, namespace);
-        if !may_be_parallel {
-            stateful_set["spec"]["podManagementPolicy"] = json!("OrderedReady");
-        }
+        stateful_set["spec"]["podManagementPolicy"] = json!("OrderedReady");
         let pps = pps(&mut random, namespace);
         let mut objects = nodes.clone();
         objects.extend([stateful_set.clone(), pps.clone()]);

@@ -36,7 +36,7 @@ impl Installed {
             .start()
             .await
             .unwrap();
-        kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version())
+        kubewarden::install_definitions(&cluster.client())
             .await
             .unwrap();
         let installation = Installation::publish(&cluster).await.unwrap();

@@ -130,10 +130,7 @@ impl<'a> Pool<'a> {
         let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
         webhook.unregister(&client).await.unwrap();
         self.object(name, spec).await;
-        webhook
-            .register(&client, self.cluster.control_plane.version())
-            .await
-            .unwrap();
+        webhook.register(&client).await.unwrap();
     }
 
     fn pps_object(&self, name: &str, spec: &Value) -> Value {

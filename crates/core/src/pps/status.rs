@@ -160,8 +160,7 @@ pub struct Condition {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_REASON_LENGTH)))]
     pub reason: String,
     /// What the cause means, and what to do.
-    // A condition of another writer may have none, and is written back as it was. Kubernetes 1.20,
-    // built with a newer Go, takes an empty string for null, and would refuse all writes.
+    // A condition of another writer may have none, and is written back as it was.
     #[serde(
         default,
         deserialize_with = "null_as_default",

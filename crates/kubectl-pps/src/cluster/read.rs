@@ -256,11 +256,9 @@ impl Lists<'_> {
         namespaces: &Namespaces,
         take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
-        // OpenKruise may serve only the newer version; an old control plane serves only v1beta1 of
-        // budgets.
+        // OpenKruise may serve only the newer version.
         let versions: &[&str] = match resource {
             Resource::PersistentPodStates => &["v1alpha1", "v1beta1"],
-            Resource::PodDisruptionBudgets => &["v1", "v1beta1"],
             Resource::KruiseStatefulSets => &["v1beta1"],
             _ => &["v1"],
         };

@@ -112,8 +112,7 @@ impl Write {
     /// Evicts exactly this Pod, in this version, unless a `PodDisruptionBudget` forbids it.
     pub fn evict(namespace: &str, pod: &str, uid: &str, resource_version: &str) -> Self {
         let body = json!({
-            // Newer versions of Kubernetes accept v1beta1, too.
-            "apiVersion": "policy/v1beta1",
+            "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": resource_version}},

@@ -16,7 +16,7 @@ fn error(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
-/// The values are those that `kubectl annotate --local -o json` showed, in versions 1.20 and 1.32.
+/// The values are those that `kubectl annotate --local -o json` showed, in version 1.32.
 #[test]
 fn scalars_are_what_kubernetes_takes_them_for() {
     for (text, expected) in [

@@ -152,7 +152,10 @@ async fn evicts_only_the_pod_that_was_decided_about() {
         body["deleteOptions"]["preconditions"],
         json!({"uid": "uid-1", "resourceVersion": "7"})
     );
-    assert_eq!(body.get("apiVersion"), None, "the API server's own version");
+    assert_eq!(
+        (&body["apiVersion"], &body["kind"]),
+        (&json!("policy/v1"), &json!("Eviction"))
+    );
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use pps_e2e::cluster::Cluster;
 use pps_e2e::control_plane::ADMIN;
 use pps_e2e::plugin;
+use pps_e2e::programs::Group;
 use pps_e2e::wait::{Progress, wait_for};
 use tokio::process::Command;
 
@@ -25,12 +26,11 @@ pub(super) struct Tour<'a> {
 
 impl<'a> Tour<'a> {
     pub(super) fn new(cluster: &'a Cluster) -> Result<Self> {
-        let binaries = cluster.control_plane.binaries();
-        let folders = vec![plugin::folder()?, binaries.folder().to_owned()];
+        let folders = vec![plugin::folder()?, Group::Kubernetes.folder()?];
         let path = plugin::search_path(&folders)?;
         Ok(Self {
             cluster,
-            kubectl: binaries.path("kubectl")?,
+            kubectl: Group::Kubernetes.program("kubectl")?,
             folders,
             path,
         })

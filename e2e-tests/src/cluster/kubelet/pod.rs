@@ -20,6 +20,10 @@ use super::{
 /// tests wait for it.
 const PROBE_PERIOD: Duration = Duration::from_millis(200);
 
+/// How long containers take to stop. If the successor of a Pod came at once, `kubectl delete` of
+/// 1.34 could miss that the Pod was deleted, and would wait forever.
+const STOPPING: Duration = Duration::from_millis(200);
+
 /// What identifies a Pod. It does not change during the Pod's life.
 struct Identity {
     namespace: String,
@@ -190,6 +194,7 @@ async fn end(
     api: &Api<Pod>,
     pod: &watch::Receiver<Arc<Pod>>,
 ) {
+    tokio::time::sleep(STOPPING).await;
     let _turn = shared.turns.acquire().await;
     shared.ipam.delete(&identity.node, &identity.uid);
     let now = DeleteParams {

@@ -34,7 +34,7 @@ done
 [ -n "$answer" ] || answer="$(host_local)" || { printf %s "$answer"; exit 1; }
 address="$(printf %s "$answer" | sed -n 's,.*"address" *: *"\([0-9.]*\)/.*,\1,p' | head -n 1)"
 # Else the node would look for it at the former Pod's hardware address, for a quarter of a minute.
-"$PROGRAMS/node/bin/busybox" ip neigh flush to "$address" dev cni0 >/dev/null 2>&1
+"$TOOLS/bin/busybox" ip neigh flush to "$address" dev cni0 >/dev/null 2>&1
 if [ "$address" != "$asked" ]; then
     # The UID makes the patch fail on another Pod of the same name.
     "$PROGRAMS/kubectl" patch pod --namespace "$(argument K8S_POD_NAMESPACE)" "$(argument K8S_POD_NAME)" --patch \

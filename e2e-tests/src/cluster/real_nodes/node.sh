@@ -7,11 +7,11 @@
 #   node.sh start            runs node number NUMBER of COUNT, in a network and a mount namespace that the caller made
 #   node.sh boot             the node's first process, in its process namespace
 # A node's Pods get addresses of SUBNET, from Calico's plugin if CALICO_CNI names it.
-# CLUSTER is the cluster's folder, PROGRAMS has the kubelet and, in `node`, the unpacked container runtime.
+# CLUSTER is the cluster's folder, PROGRAMS has the kubelet, TOOLS the unpacked container runtime.
 set -eu
 
 BRIDGE="pps-e2e-$INDEX" NETWORK=198.18 FIRST=$((INDEX * 8)) NODE="real-${NUMBER:-}"
-FOLDER="$CLUSTER/$NODE" GROUP="$BRIDGE/$NODE" TOOLS="$(cd -P "$PROGRAMS/node" && pwd)"
+FOLDER="$CLUSTER/$NODE" GROUP="$BRIDGE/$NODE"
 
 make_network() {
     ip="$TOOLS/bin/busybox ip"
@@ -133,20 +133,15 @@ volumePluginDir: /var/lib/kubelet/volume-plugins
 C
     # On other file systems the kubelet cannot measure a node's disk. It then has to be told so, and evicts nothing.
     case "$(stat -f -c %T "$FOLDER")" in ext*|xfs|btrfs|overlay*|tmpfs) measurable=true ;; *) measurable=false ;; esac
-    if [ "$MINOR" -lt 27 ]; then
-        flags="--docker=tcp://127.0.0.1:2375 --container-runtime=remote"
-        flags="$flags --container-runtime-endpoint=unix:///run/containerd/containerd.sock"
-        flags="$flags --feature-gates=LocalStorageCapacityIsolation=$measurable"
-    else
-        flags=
-        echo "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock" >>"$FOLDER/kubelet.yaml"
-        echo "localStorageCapacityIsolation: $measurable" >>"$FOLDER/kubelet.yaml"
-    fi
-    [ "$MINOR" -lt 31 ] || echo "failCgroupV1: false" >>"$FOLDER/kubelet.yaml"
+    cat >>"$FOLDER/kubelet.yaml" <<C
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+failCgroupV1: false
+localStorageCapacityIsolation: $measurable
+C
     cat >"$FOLDER/proxy.yaml" <<C
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
-mode: $([ "$MINOR" -lt 31 ] && echo iptables || echo nftables)
+mode: nftables
 clientConnection: {kubeconfig: $KUBECONFIG}
 hostnameOverride: $NODE
 conntrack: {maxPerCore: 0, min: 0}
@@ -179,11 +174,6 @@ boot)
     rm -f "$FOLDER/addresses/pods/"[0-9]*
     configure
     libraries="$(cd "$TOOLS/usr/lib" && echo *-linux-gnu*)"
-    # Else the kubelet of 1.20 looks for a cloud for ten seconds, and for Docker for five.
-    export AWS_EC2_METADATA_DISABLED=true
-    mkdir -p /run/docker/v1.24
-    echo '{"DockerRootDir": "/none"}' | tee /run/docker/v1.24/info >/run/docker/v1.24/version
-    "$TOOLS/bin/busybox" httpd -p 127.0.0.1:2375 -h /run/docker
     export PATH="$TOOLS/usr/sbin:$TOOLS/usr/bin:$TOOLS/sbin:$PATH"
     export LD_LIBRARY_PATH="$TOOLS/usr/lib/$libraries:$TOOLS/lib/$libraries" XTABLES_LIBDIR="$TOOLS/usr/lib/$libraries/xtables"
     keep containerd containerd -c "$FOLDER/containerd.toml"
@@ -191,8 +181,7 @@ boot)
     images="$(ctr -n k8s.io images ls -q)"
     [ -n "$images" ] || ctr -n k8s.io images import "$TOOLS/image.tar"
     keep kube-proxy "$PROGRAMS/kube-proxy" --config "$FOLDER/proxy.yaml"
-    # shellcheck disable=SC2086 # Each word is a flag.
-    keep kubelet "$PROGRAMS/kubelet" $flags --config="$FOLDER/kubelet.yaml" --kubeconfig="$KUBECONFIG" \
+    keep kubelet "$PROGRAMS/kubelet" --config="$FOLDER/kubelet.yaml" --kubeconfig="$KUBECONFIG" \
         --hostname-override="$NODE" --node-ip="$NETWORK.$FIRST.1$NUMBER" --node-labels="topology.kubernetes.io/zone=zone-$NUMBER"
     [ -n "$images" ] || ctr -n k8s.io images import "$TOOLS/database.tar"
     wait

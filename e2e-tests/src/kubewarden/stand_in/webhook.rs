@@ -30,7 +30,7 @@ use super::{
     review::{ReviewRequest, ReviewResponse},
 };
 use crate::{
-    control_plane::{ServerCertificate, Version},
+    control_plane::ServerCertificate,
     kubewarden::{policy::Policy, probe::send_probe},
     sidecar,
     wait::{Progress, wait_for},
@@ -199,11 +199,9 @@ impl Webhook {
     }
 
     /// Registers the policies and waits until the API server calls each.
-    pub async fn register(&self, admin: &Client, version: Version) -> Result<()> {
+    pub async fn register(&self, admin: &Client) -> Result<()> {
         for policy in &self.policies {
-            policy
-                .register(admin, &self.url, &self.authority, version)
-                .await?;
+            policy.register(admin, &self.url, &self.authority).await?;
         }
         for policy in &self.policies {
             self.wait_until_called(policy, admin, true).await?;
@@ -225,8 +223,8 @@ impl Webhook {
     }
 
     /// The webhook configuration that Kubewarden's controller would write for the first policy.
-    pub fn configuration(&self, version: Version) -> Value {
-        self.policies[0].webhook_configuration(&self.url, &self.authority, version)
+    pub fn configuration(&self) -> Value {
+        self.policies[0].webhook_configuration(&self.url, &self.authority)
     }
 
     /// Uses other settings for the first policy from now on. Fails if the policy refuses them.

@@ -1,5 +1,4 @@
-//! What only newer versions of Kubernetes can be tried with: `KUBEBUILDER_ASSETS` names the folder
-//! of their programs.
+//! `kubectl apply -k`, and what comes of it: a second one changes nothing, and a drain respects the budget.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,9 +9,7 @@ use kube::{
 };
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::{Binaries, Version},
     kubewarden::install_definitions,
-    report,
     repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
@@ -22,34 +19,16 @@ use tokio::time::timeout;
 
 use crate::support::TIMEOUT;
 
-/// From this version on server-side apply is stable, policy/v1 has evictions, and definitions have
-/// rules.
-const NEEDED: Version = Version::minor(23);
-
-/// A cluster with Kubewarden's definitions, if it is new enough.
-async fn cluster(test: &str) -> Option<Cluster> {
-    let version = Binaries::find().unwrap().kubernetes_version().unwrap();
-    if version < NEEDED {
-        let have = format!("{}.{}", version.major, version.minor);
-        report::skipped(
-            test,
-            &format!(
-                "needs Kubernetes {}.{}, this is {have}",
-                NEEDED.major, NEEDED.minor
-            ),
-        );
-        return None;
-    }
+/// A cluster with Kubewarden's definitions.
+async fn cluster() -> Cluster {
     let cluster = Cluster::builder()
         .without_crd()
         .nodes(3, 3)
         .start()
         .await
         .unwrap();
-    install_definitions(&cluster.client(), version)
-        .await
-        .unwrap();
-    Some(cluster)
+    install_definitions(&cluster.client()).await.unwrap();
+    cluster
 }
 
 /// The versions of all objects that the kustomization has.
@@ -81,9 +60,7 @@ async fn versions(cluster: &Cluster, folder: &str) -> BTreeMap<String, String> {
 /// As Argo CD and Flux do: kubectl's own kustomize renders, and the API server merges.
 #[tokio::test]
 async fn server_side_apply_changes_nothing_the_second_time() {
-    let Some(cluster) = cluster("server_side_apply_changes_nothing_the_second_time").await else {
-        return;
-    };
+    let cluster = cluster().await;
     let folder = repository_file("deploy").display().to_string();
     let kubectl = async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await;
     let apply = [
@@ -125,9 +102,7 @@ async fn server_side_apply_changes_nothing_the_second_time() {
 
 #[tokio::test]
 async fn a_drain_evicts_one_sidecar_at_a_time() {
-    let Some(cluster) = cluster("a_drain_evicts_one_sidecar_at_a_time").await else {
-        return;
-    };
+    let cluster = cluster().await;
     let folder = repository_file("deploy").display().to_string();
     cluster
         .control_plane
