@@ -28,7 +28,7 @@ STD_ARGUMENTS=(-Zbuild-std=std -Zbuild-std-features=optimize_for_size)
 compile() { compile_wasm "the policy" "$BUILT" "${BUILD[@]}"; }
 
 optimise() {
-    wasm-opt -Oz --flatten --rereloop -Oz -Oz --converge --strip-debug --strip-producers "${WASM_FEATURES[@]}" "$1" -o "$2"
+    wasm-opt -Oz --strip-debug --strip-producers "${WASM_FEATURES[@]}" "$1" -o "$2"
 }
 
 build() {

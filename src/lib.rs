@@ -1,46 +1,61 @@
 //! A Kubewarden policy that brings stateful Pods back to the node, zone and IP address they had.
 //!
-//! # The path of a request
-//!
-//! 1. PolicyServer calls `validate` with an admission request and the policy's [`settings`].
-//! 2. [`admit()`] dispatches it by kind and operation, and accepts most requests at once.
-//! 3. A Pod: `pods` reads its owner. If the Pod cannot have a recorded state, it is accepted
-//!    without a host call, and without parsing the rest of it. Otherwise [`cluster`] looks up the
-//!    PersistentPodState that governs the owner; [`pps_core`] decides what to inject and changes
-//!    the Pod's JSON. The response holds the whole changed Pod, which PolicyServer turns into a
-//!    JSON patch.
-//! 4. A PersistentPodState: `objects` lets [`pps_core`] review it, and [`cluster`] look for another
-//!    one with the same workload.
-//! 5. The deletion of a PersistentPodState: `protection` refuses it if the object's label says so.
-//!
-//! # Scope
-//!
-//! [`pps_core`] decides what is injected and refused. This crate finds the governing object, and
-//! translates waPC payloads, settings, host calls and their error texts into its terms, and its
-//! decisions into a response. [`cluster`] is the only place that makes host calls. Without the
-//! feature `module` there is no waPC, and a [`Host`] of the caller answers them.
+//! This package is the shell: it knows Kubewarden and waPC, and nothing of Pods. `pps_admission`
+//! decides, and this package translates: a payload into a [`Request`](pps_admission::Request), the
+//! host's calls for a lookup, and a [`Decision`](pps_admission::Decision) into a response.
 
-mod admission;
-pub mod admit;
-pub mod cluster;
-mod host_error;
-pub mod lookup_error;
-#[cfg(feature = "module")]
-mod module;
-mod objects;
-mod pods;
-mod protection;
-mod request;
+mod host;
+mod metadata;
 mod response;
-pub mod settings;
+mod settings;
 
-pub use admit::admit;
-pub use cluster::Host;
-#[cfg(feature = "module")]
-pub use cluster::PolicyServer;
-pub use lookup_error::LookupError;
-pub use response::ValidationResponse;
+use kubewarden_policy_sdk::request::ValidationRequest;
+use kubewarden_policy_sdk::response::ValidationResponse;
+use kubewarden_policy_sdk::{protocol_version_guest, validate_settings};
+use pps_admission::{Host, Kind, Request, UserInfo, admit};
+use wapc_guest::{CallResult, register_function};
+
+use host::PolicyServer;
+pub use metadata::METADATA;
 pub use settings::Settings;
 
-/// The policy's metadata for Kubewarden: `policy-metadata.yml` as JSON.
-pub const METADATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
+/// Entry point of the module: registers the functions that the host can call.
+#[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn wapc_init() {
+    register_function("validate", validate);
+    register_function("validate_settings", validate_settings::<Settings>);
+    register_function("protocol_version", protocol_version_guest);
+}
+
+/// Answers an admission request.
+fn validate(payload: &[u8]) -> CallResult {
+    Ok(serde_json::to_vec(&answer(payload, &PolicyServer))?)
+}
+
+/// Answers an admission request with what a host says about the cluster.
+pub fn answer(payload: &[u8], host: &dyn Host) -> ValidationResponse {
+    // Not `ValidationRequest::new`, whose errors repeat the whole payload.
+    match serde_json::from_slice::<ValidationRequest<Settings>>(payload) {
+        Ok(ValidationRequest { settings, request }) if !request.operation.is_empty() => {
+            let request = Request {
+                kind: Kind {
+                    group: request.kind.group,
+                    kind: request.kind.kind,
+                },
+                operation: request.operation,
+                sub_resource: request.sub_resource,
+                namespace: request.namespace,
+                user_info: UserInfo {
+                    username: request.user_info.username,
+                },
+                object: request.object,
+                old_object: request.old_object,
+            };
+            response::of(admit(request, settings.read(), host))
+        }
+        // The SDK takes any object for a request, and what is missing for empty.
+        Ok(_) => response::no_request("request.operation is missing"),
+        Err(error) => response::no_request(&error.to_string()),
+    }
+}

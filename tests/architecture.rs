@@ -92,6 +92,7 @@ fn files_with(folder: &str, words: &[&str]) -> Vec<String> {
 fn decisions_have_no_clock_no_io_and_no_cluster() {
     let pure = [
         "core",
+        "admission",
         "recorder",
         "scheduler",
         "simulation",
@@ -172,7 +173,11 @@ fn exactly_the_crates_with_examples_test_them() {
 fn one_file_makes_host_calls() {
     assert_eq!(
         files_with("src", &["host_call", "host_capabilities"]),
-        ["src/cluster.rs"]
+        ["src/host.rs"]
+    );
+    assert_eq!(
+        files_with("crates/admission/src", &["host.call("]),
+        ["crates/admission/src/lookup.rs"]
     );
 }
 

@@ -3,7 +3,9 @@
 
 use std::cell::RefCell;
 
-use persistent_pod_state_policy::{Host, ValidationResponse, admit};
+use kubewarden_policy_sdk::response::ValidationResponse;
+use persistent_pod_state_policy::answer as admit;
+use pps_admission::Host;
 use pps_corpus::{Case, FakeHost, Outcome, diff};
 use serde_json::{Value, json};
 
@@ -43,7 +45,7 @@ fn the_library_passes_the_corpus() {
             log: RefCell::default(),
         };
         let response = admit(case.payload().to_string().as_bytes(), &host);
-        let patch = match &response.mutated() {
+        let patch = match &response.mutated_object {
             Some(after) => diff(&case.request["object"], after)?,
             None => Vec::new(),
         };
@@ -53,7 +55,11 @@ fn the_library_passes_the_corpus() {
             warnings: response.warnings.unwrap_or_default(),
             code: response.code,
             message: response.message,
-            audit: serde_json::from_value(response.audit_annotations.unwrap_or_default().into())?,
+            audit: response
+                .audit_annotations
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
             host_calls: host.calls.into_inner(),
             log: host.log.into_inner(),
         })
@@ -138,7 +144,7 @@ fn annotations_for_which_a_pod_has_no_room_are_left_out_with_a_warning() {
         ("small".to_owned(), "1".to_owned()),
     ];
     let response = admit_with_annotations(&json!({"own": "x".repeat(100 * 1024)}), &recorded);
-    let pod = response.mutated().unwrap();
+    let pod = response.mutated_object.unwrap();
     let annotations = pod["metadata"]["annotations"].as_object().unwrap();
     let keys: Vec<&str> = annotations.keys().map(String::as_str).collect();
     assert_eq!(
@@ -166,7 +172,7 @@ fn the_audit_annotation_has_a_limit() {
     let audit = admit_with_annotations(&json!({}), &recorded)
         .audit_annotations
         .unwrap();
-    let injected = audit["injected"].as_str().unwrap();
+    let injected = &audit["injected"];
     assert!(
         injected.starts_with("annotations: aaa") && injected.ends_with('…'),
         "{injected}"

@@ -7,30 +7,32 @@ use std::fs;
 use std::path::Path;
 
 /// The files that make messages.
-const SOURCES: [&str; 8] = [
-    "src/admission.rs",
-    "src/admit.rs",
-    "src/lookup_error.rs",
-    "src/objects.rs",
-    "src/pods.rs",
-    "src/protection.rs",
+const SOURCES: [&str; 9] = [
+    "src/response.rs",
+    "crates/admission/src/decision.rs",
+    "crates/admission/src/deletion.rs",
+    "crates/admission/src/failed_lookup.rs",
+    "crates/admission/src/lookup.rs",
+    "crates/admission/src/lookup/error.rs",
+    "crates/admission/src/objects.rs",
+    "crates/admission/src/pods.rs",
     "crates/core/src/packed.rs",
-    "crates/core/src/protect.rs",
 ];
 
 /// Texts in these files that refuse nothing, or are only a part of a message that has a row.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 19] = [
     // What follows a text that has a row.
     "is refused",
     ", or set settings.onLookupFailure to \"accept\" to",
     "start Pods without their recorded state",
     "skip this check",
-    "remove the label before you delete it",
+    "Always: remove the label before you delete it",
     "to 0 and wait until its Pods are gone, or remove the label",
     // In parentheses, what the host has said.
     "failed",
     "the answer is not a valid",
     "it is no text",
+    "it is not the object of this name",
     // Warnings and the log.
     "this Pod starts without its recorded state",
     "accepted without this check",

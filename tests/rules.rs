@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use cel::extractors::This;
 use cel::{Context, Program, Value as CelValue, to_value};
+use pps_admission::validate::{is_exempt, review};
 use pps_core::AnnotationRules;
-use pps_core::validate::{is_exempt, review};
 use serde_json::{Value, json};
 
 fn schema() -> Value {

@@ -5,10 +5,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use persistent_pod_state_policy::{Host, ValidationResponse, admit};
+use kubewarden_policy_sdk::response::ValidationResponse;
+use persistent_pod_state_policy::answer as admit;
+use pps_admission::Host;
+use pps_admission::deletion::{CLUSTER_CONTROLLERS, PROTECTION_LABEL};
 use pps_core::INJECTION_LABEL;
 use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
-use pps_core::protect::{CLUSTER_CONTROLLERS, PROTECTION_LABEL};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use persistent_pod_state_policy::{Host, admit};
+use persistent_pod_state_policy::answer as admit;
+use pps_admission::Host;
 use pps_corpus::{FakeHost, HostQuirks};
 use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, PolicyModule};
 use serde_json::{Value, json};
@@ -136,7 +137,7 @@ impl Case {
         let host = CachedHost(Arc::new((host, Mutex::default())));
         let module = PolicyModule::load(wasm)?;
         let instance = module.instance(Arc::new(host.clone()))?;
-        let native: Value = serde_json::from_str(&admit(&payload, &host).into_json())?;
+        let native: Value = serde_json::to_value(admit(&payload, &host))?;
         let guest: Value = serde_json::from_slice(&instance.call("validate", &payload)?)?;
         ensure!(
             native == guest,
@@ -155,9 +156,10 @@ impl Case {
     }
 
     fn run_natively(&self) {
-        drop(black_box(
-            admit(black_box(&self.payload), &self.host).into_json(),
-        ));
+        drop(black_box(serde_json::to_vec(&admit(
+            black_box(&self.payload),
+            &self.host,
+        ))));
     }
 
     /// Runs in an instance that was used before, which takes only the guest's own time.

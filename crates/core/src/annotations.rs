@@ -6,7 +6,11 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
+use crate::json::shorten;
 use crate::names::is_annotation_key;
+use crate::pps::null_as_default;
 
 /// The annotation that the policy writes on a Pod it has changed; its value is the name of the PPS.
 pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
@@ -101,8 +105,29 @@ fn forbid_always(key: &str) -> Option<Forbidden<'_>> {
 
 /// One annotation key, or all keys with a prefix: `cni.projectcalico.org/*`. The case of letters
 /// counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Pattern(String);
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| {
+            format!(
+                "{:?} can match no annotation, expected a key, or a prefix that ends in *, such as \
+                 cni.projectcalico.org/*",
+                shorten(&text)
+            )
+        })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl Pattern {
     /// Reads a pattern; `None` if it could match no annotation key.
@@ -123,11 +148,13 @@ impl Pattern {
 }
 
 /// The annotations that an administrator allows and denies. By default all are allowed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct AnnotationRules {
     /// If set, only these are allowed; an empty list allows none.
     pub allow: Option<Vec<Pattern>>,
     /// Denied, even if they are in `allow`.
+    #[serde(deserialize_with = "null_as_default")]
     pub deny: Vec<Pattern>,
 }
 

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 pub use self::error::EditError;
 use self::read::Object;
 pub use self::read::may_hide_states;
+use crate::names::HOSTNAME;
 use crate::packed::{self, Bucket, write_bucket};
-use crate::plan::HOSTNAME;
 use crate::pps::PodState;
 use crate::status::{compact_patch, entry_patch, guarded_patch};
 

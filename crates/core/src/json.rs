@@ -1,25 +1,48 @@
-//! JSON as text.
+//! JSON values: how they are read, and how messages repeat them.
 
-use serde_json::{Map, Value};
+use std::fmt;
 
-/// A value as compact JSON.
-// `Value::to_string` can also indent, and that code would be in the Wasm module: 0.9 KB more.
-pub fn to_text(value: &Value) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A value that cannot be read as its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// The field, such as `spec.preferredPersistentTopology[0].weight`.
+    pub path: String,
+    /// What is wrong with it.
+    pub reason: String,
 }
 
-/// An object with these fields.
-// `json!` and `collect` would add 10 KB to the Wasm module.
-pub fn object(fields: Vec<(&str, Value)>) -> Map<String, Value> {
-    let mut object = Map::new();
-    for (name, value) in fields {
-        object.insert(name.to_owned(), value);
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.reason)
     }
-    object
+}
+
+impl std::error::Error for ReadError {}
+
+/// How many characters of a reason are kept: it may repeat a value.
+const MAX_REASON: usize = 300;
+
+/// Reads a value as a type. `path` says where the value is, such as `spec`.
+pub fn read<'de, T: Deserialize<'de>>(path: &str, value: &'de Value) -> Result<T, ReadError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let below = error.path().to_string();
+        let path = match below.as_str() {
+            "." => path.to_owned(),
+            index if index.starts_with('[') => format!("{path}{index}"),
+            field => format!("{path}.{field}"),
+        };
+        ReadError {
+            path: shorten(&path),
+            reason: shorten_to(MAX_REASON, &error.inner().to_string()),
+        }
+    })
 }
 
 /// The items of a list; none of anything else.
-pub(crate) fn list(value: &Value) -> &[Value] {
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 

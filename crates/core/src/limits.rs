@@ -60,7 +60,7 @@ pub const MAX_KEPT_AFFINITY_ITEMS: usize = 256;
 pub const MAX_KEPT_AFFINITY_BYTES: usize = 16 * 1024;
 
 /// Says that a list is too long; `None` if it is not.
-pub(crate) fn describe_excess(length: usize, max: usize) -> Option<[String; 2]> {
+pub fn describe_excess(length: usize, max: usize) -> Option<[String; 2]> {
     (length > max).then(|| [format!("a list of {length}"), format!("list at most {max}")])
 }
 

@@ -2,8 +2,11 @@
 
 use std::str::FromStr;
 
+/// The node label that at most one node has with a given value.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// Whether a text can be an object's `apiVersion`, such as `v1` or `apps/v1`.
-pub(crate) fn is_api_version(text: &str) -> bool {
+pub fn is_api_version(text: &str) -> bool {
     match text.split_once('/') {
         Some((group, version)) => is_dns_subdomain(group) && is_dns_label(version),
         None => is_dns_label(text),
@@ -11,7 +14,7 @@ pub(crate) fn is_api_version(text: &str) -> bool {
 }
 
 /// Whether a text can be the kind of an object.
-pub(crate) fn is_kind(text: &str) -> bool {
+pub fn is_kind(text: &str) -> bool {
     is_dns_label(&text.to_ascii_lowercase())
         && !text.starts_with(|first: char| first.is_ascii_digit())
 }
@@ -33,7 +36,7 @@ pub fn is_label_key(text: &str) -> bool {
 }
 
 /// Whether a text can be the value of a label.
-pub(crate) fn is_label_value(text: &str) -> bool {
+pub fn is_label_value(text: &str) -> bool {
     text.is_empty()
         || (text.len() <= 63 && consists_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_."))
 }
@@ -47,14 +50,14 @@ pub fn is_hidden(c: char) -> bool {
 }
 
 /// A number without a sign and leading zeros, as Kubernetes writes it at the end of a Pod's name.
-pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
+pub fn number<N: FromStr>(text: &str) -> Option<N> {
     let is_number =
         text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if is_number { text.parse().ok() } else { None }
 }
 
 /// The hash FNV-1a with 32 bits: the standard library's hashers may change between versions.
-pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u32 {
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u32 {
     let add = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     bytes.into_iter().fold(0x811c_9dc5, add)
 }

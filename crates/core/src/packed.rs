@@ -30,8 +30,6 @@ mod read;
 mod text;
 mod write;
 
-use std::fmt;
-
 use serde_json::Value;
 
 pub use bucket::Bucket;
@@ -40,6 +38,7 @@ pub use damaged::Damaged;
 pub use read::{find, read_bucket, read_states};
 pub use write::{Row, write_bucket};
 
+use crate::json;
 use crate::pps::PodState;
 
 /// The version of the form that is described here. An object that has another one is not read.
@@ -57,10 +56,7 @@ pub const COMPACT_UNTIL: usize = 100;
 ///
 /// Of the compact form it needs only the version and the Pod's bucket.
 pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
-    let damaged = |reason: &dyn fmt::Display| Damaged(format!("status.podStates.{pod}: {reason}"));
-    if let Some(state) =
-        PodState::read(&status["podStates"][pod]).map_err(|error| damaged(&error))?
-    {
+    if let Some(state) = read_state(pod, &status["podStates"][pod])? {
         return Ok(Some(state));
     }
     let packed = &status["packed"];
@@ -74,6 +70,12 @@ pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Dam
         Value::String(text) => find(bucket, text, pod),
         _ => Err(Damaged::at(bucket, "it is no text")),
     }
+}
+
+/// Reads the state of a Pod in `status.podStates`.
+pub(crate) fn read_state(pod: &str, state: &Value) -> Result<Option<PodState>, Damaged> {
+    json::read(&format!("status.podStates.{pod}"), state)
+        .map_err(|error| Damaged(error.to_string()))
 }
 
 /// The bucket of this name.

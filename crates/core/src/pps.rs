@@ -6,15 +6,15 @@
 
 mod excess;
 mod null;
-mod read;
 #[cfg(feature = "schema")]
 mod rules;
 mod spec;
 mod status;
-mod value;
 
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::json::read;
 
 pub use null::null_as_default;
 pub use spec::{
@@ -67,15 +67,9 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the metadata of an object in JSON. A field that is missing or of another type is
-    /// empty.
+    /// Reads the metadata of an object in JSON; empty if a field has another type.
     pub fn read(object: &Value) -> Self {
-        let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
-        Self {
-            name: text("name").unwrap_or_default(),
-            creation_timestamp: text("creationTimestamp"),
-            deletion_timestamp: text("deletionTimestamp"),
-        }
+        read("metadata", &object["metadata"]).unwrap_or_default()
     }
 }
 
@@ -172,34 +166,49 @@ mod tests {
         assert_eq!(object.spec.retention(), RetentionPolicy::WhenScaled);
     }
 
-    /// The sidecar's reader refuses the whole spec: it must not drop states by a policy that it
-    /// does not know.
+    /// Who acts on a policy refuses the whole object: the sidecar must not drop states by a policy
+    /// that it does not know.
     #[test]
     fn an_injection_reads_a_spec_whose_policies_are_unknown() {
         let of = |retention: &str, key: serde_json::Value| {
             json!({
                 "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"},
                 "requiredPersistentTopology": {"keys": ["zone"]},
-                "preferredPersistentTopology": [{"weight": 500, "preference": {"nodeTopologyKeys": ["host"]}}],
+                "preferredPersistentTopology": [
+                    {"weight": 500, "preference": {"nodeTopologyKeys": ["host"]}},
+                ],
                 "persistentPodAnnotations": ["a", {"key": key, "valueFrom": "NodeIP"}],
                 "persistentPodStateRetentionPolicy": retention,
                 "nodeDeletionPolicy": {"after": "5m"},
-                "recordingPolicy": "Once",
+                "recordingPolicy": "Unknown",
             })
         };
-        assert!(serde_json::from_value::<Spec>(of("Never", "b".into())).is_err());
-        for (retention, expected) in [("Never", None), ("Retain", Some(RetentionPolicy::Retain))] {
-            let spec = Spec::read_for_injection(&of(retention, "b".into())).unwrap();
-            assert_eq!(spec.persistent_pod_state_retention_policy, expected);
+        for (retention, expected, unknown) in [
+            (
+                "Never",
+                RetentionPolicy::Unknown,
+                "spec.persistentPodStateRetentionPolicy",
+            ),
+            ("Retain", RetentionPolicy::Retain, "spec.nodeDeletionPolicy"),
+        ] {
+            let spec: Spec = serde_json::from_value(of(retention, "b".into())).unwrap();
+            assert_eq!(spec.retention(), expected);
+            assert_eq!(spec.unknown_field(), Some(unknown));
+            assert_eq!(spec.recording_policy, Some(RecordingPolicy::Unknown));
             assert_eq!(spec.topology_keys().collect::<Vec<_>>(), ["zone", "host"]);
-            let keys: Vec<&str> = spec
-                .persistent_pod_annotations
+            let annotations = spec.persistent_pod_annotations;
+            let annotations: Vec<(&str, Option<ValueFrom>)> = annotations
                 .iter()
-                .map(|one| one.key.as_str())
+                .map(|one| (one.key.as_str(), one.value_from))
                 .collect();
-            assert_eq!(keys, ["a", "b"]);
+            let expected = [("a", None), ("b", Some(ValueFrom::Unknown))];
+            assert_eq!(annotations, expected);
         }
-        assert!(Spec::read_for_injection(&of("Retain", 7.into())).is_err());
+        let error = read::<Spec>("spec", &of("Retain", 7.into())).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "spec.persistentPodAnnotations[1].key: invalid type: integer `7`, expected a string"
+        );
     }
 
     #[test]

@@ -6,7 +6,8 @@
 
 use std::cell::RefCell;
 
-use persistent_pod_state_policy::{Host, admit};
+use persistent_pod_state_policy::answer as admit;
+use pps_admission::Host;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -137,7 +138,10 @@ pub fn check(data: &[u8]) {
         // With a warning, the policy may have accepted the Pod because it could not read the
         // object.
         Meaning::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
-            let after = &response.mutated().unwrap_or_else(|| before.clone());
+            let after = &response
+                .mutated_object
+                .clone()
+                .unwrap_or_else(|| before.clone());
             let state = state_of(&object["status"], pod_name);
             assert!(state.is_some(), "damaged: {story}");
             let name = object["metadata"]["name"].as_str().unwrap();

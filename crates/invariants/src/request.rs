@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use persistent_pod_state_policy::{Host, admit};
+use persistent_pod_state_policy::answer as admit;
+use pps_admission::Host;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -149,7 +150,7 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     };
     let response = admit(payload, &host);
     let was_asked = host.calls.get() > 0;
-    let text = response.clone().into_json();
+    let text = serde_json::to_string(&response).unwrap();
     assert!(
         response.accepted || response.code.is_some_and(|code| code >= 400),
         "{text}"
@@ -189,7 +190,7 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
             .as_ref()
             .is_some_and(|settings| settings.annotations.forbid(key))
     };
-    if let Some(after) = &response.mutated() {
+    if let Some(after) = &response.mutated_object {
         assert!(response.accepted && was_asked && *after != pod, "{text}");
         let again = with_object(settings, request, after);
         let host = FixedHost {
@@ -209,7 +210,10 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     match governing(&pod, answers) {
         Some(name) if was_asked && response.accepted => {
             let object = object(name, "", &Value::Null);
-            let after = &response.mutated().unwrap_or_else(|| pod.clone());
+            let after = &response
+                .mutated_object
+                .clone()
+                .unwrap_or_else(|| pod.clone());
             Recorded::read(name, &object["spec"], &state())
                 .without(is_forbidden)
                 .judge(&pod, after);

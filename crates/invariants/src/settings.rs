@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use persistent_pod_state_policy::Settings;
-use persistent_pod_state_policy::settings::OnLookupFailure;
+use pps_admission::Settings;
+use pps_admission::settings::OnLookupFailure;
 use serde_json::Value;
 
 use crate::rules::{NEVER_INJECTED, Rules, is_never_injected, pattern};
@@ -14,7 +14,7 @@ use crate::rules::{NEVER_INJECTED, Rules, is_never_injected, pattern};
 /// annotations that the lists forbid.
 pub fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    match (Settings::parse(&text), Expected::parse(&text)) {
+    match (read(&text), Expected::parse(&text)) {
         (Ok(actual), Some(expected)) => {
             for key in &expected.keys() {
                 let is_forbidden = actual.annotations.forbid(key).is_some();
@@ -32,6 +32,11 @@ pub fn check(data: &[u8]) {
         (Err(error), None) => assert!(names_the_settings(&error), "{error}"),
         (actual, _) => panic!("{actual:?}: {text}"),
     }
+}
+
+fn read(text: &str) -> Result<Settings, String> {
+    let settings = serde_json::from_str(text).map_err(|error| format!("settings: {error}"))?;
+    Settings::read(&settings).map_err(|error| error.to_string())
 }
 
 fn names_the_settings(error: &dyn Display) -> bool {

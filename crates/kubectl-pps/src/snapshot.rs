@@ -8,8 +8,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pps_admission::plan::Requirement;
 use pps_check::read::Right;
-use pps_core::plan::Requirement;
 use pps_core::pps::{GROUP, PLURAL};
 use serde_json::Value;
 

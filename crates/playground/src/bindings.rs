@@ -1,11 +1,12 @@
 //! What the page calls.
 
-use persistent_pod_state_policy::{Host, Settings, admit};
+use pps_admission::{Host, Settings};
 use pps_manifest::yaml::parse_one;
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::answer::answer;
 use crate::scenario::run_text;
 
 #[wasm_bindgen(typescript_custom_section)]
@@ -63,15 +64,14 @@ pub fn run(scenario: &str) -> String {
 /// the response, as JSON.
 #[wasm_bindgen]
 pub fn evaluate(payload: &str, host: &HostFunction) -> String {
-    admit(payload.as_bytes(), host).into_json()
+    answer(payload, host)
 }
 
 /// Checks the policy's settings, which are YAML or JSON. Returns `{"valid": …, "message": …}`.
 #[wasm_bindgen(js_name = validateSettings)]
 pub fn validate_settings(settings: &str) -> String {
     let read = parse_one(settings).map_err(|error| error.to_string());
-    let read = read
-        .and_then(|one| Settings::parse(&one.value.to_string()).map_err(|error| error.to_string()));
+    let read = read.and_then(|one| Settings::read(&one.value).map_err(|error| error.to_string()));
     let message = read.err();
     json!({"valid": message.is_none(), "message": message}).to_string()
 }

@@ -8,6 +8,7 @@
 //! Nothing here decides anything about Pods or nodes: that is [`pps_simulation`] and
 //! [`persistent_pod_state_policy`]. What reads and writes YAML is [`pps_manifest`].
 
+mod answer;
 mod bindings;
 mod scenario;
 mod view;

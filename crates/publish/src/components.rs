@@ -169,19 +169,17 @@ mod tests {
             .map(|(name, _)| name.as_str())
             .collect();
         assert_eq!(components.root.0, crate::policy::PACKAGE);
-        for present in ["pps-core", "serde_json", "wapc-guest"] {
+        for present in [
+            "pps-core",
+            "kubewarden-policy-sdk",
+            "serde_json",
+            "wapc-guest",
+        ] {
             assert!(names.contains(present), "{present} is not in {names:?}");
         }
         // Used only by the sidecar, tests, build scripts and another feature of pps-core; the last
         // is a procedural macro.
-        for absent in [
-            "kube",
-            "kubewarden-policy-sdk",
-            "proptest",
-            "yaml_serde",
-            "schemars",
-            "serde_derive",
-        ] {
+        for absent in ["kube", "proptest", "yaml_serde", "schemars", "serde_derive"] {
             assert!(!names.contains(absent), "{absent} is in {names:?}");
         }
     }

@@ -64,6 +64,7 @@ fn current_value(wanted: &PodAnnotation, pod: &PodFact) -> Option<String> {
     match wanted.value_from.filter(|_| !pod.ips.is_empty())? {
         ValueFrom::PodIpsJson => serde_json::to_string(&pod.ips).ok(),
         ValueFrom::PodIpsCsv => Some(pod.ips.join(",")),
+        ValueFrom::Unknown => None,
     }
 }
 

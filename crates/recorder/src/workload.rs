@@ -41,7 +41,7 @@ pub fn retains_state(
 ) -> bool {
     let lives = lives(ownership);
     match (retention, presence) {
-        (RetentionPolicy::Retain, _)
+        (RetentionPolicy::Retain | RetentionPolicy::Unknown, _)
         | (_, WorkloadPresence::Awaited)
         | (RetentionPolicy::WhenDeleted, WorkloadPresence::Present) => true,
         (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => {

@@ -1,11 +1,13 @@
 //! Sends objects through the policy, as the API server and PolicyServer do.
 
-use persistent_pod_state_policy::cluster::{Cluster as PolicyView, GoverningPps};
-use persistent_pod_state_policy::{ValidationResponse, admit};
+use pps_admission::{
+    Cluster as PolicyView, Decision, GoverningPps, Kind, Request, Settings, UserInfo, Verdict,
+    admit,
+};
 use pps_core::TargetReference;
-use pps_core::pps::PLURAL;
+use pps_core::pps::group_of;
 use pps_scheduler::fields::text;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cluster::{Cluster, Home};
 use crate::host::ClusterHost;
@@ -33,11 +35,14 @@ pub(crate) fn admit_pod(
         });
     }
     let host = host(cluster);
-    let response = answer(cluster, &host, "pods", pod, None)?;
+    let decision = answer(cluster, &host, pod, None)?;
     let governing = governing(cluster, owner, name);
     let recorded =
         governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
-    let mutated = response.mutated();
+    let mutated = match decision.verdict {
+        Verdict::Mutate(object) => Some(object),
+        _ => None,
+    };
     let injected = mutated
         .as_ref()
         .and(recorded.as_ref())
@@ -61,7 +66,7 @@ pub(crate) fn admit_pod(
     });
     Ok(AdmittedPod {
         object: mutated.unwrap_or_else(|| pod.clone()),
-        warnings: response.warnings.unwrap_or_default(),
+        warnings: decision.warnings,
         recorded: home,
         injected,
     })
@@ -89,9 +94,7 @@ pub(crate) fn admit_pps(
     if !cluster.with_pps {
         return Ok(Vec::new());
     }
-    Ok(answer(cluster, &host(cluster), PLURAL, object, before)?
-        .warnings
-        .unwrap_or_default())
+    Ok(answer(cluster, &host(cluster), object, before)?.warnings)
 }
 
 fn host(cluster: &Cluster) -> ClusterHost<'_> {
@@ -103,31 +106,30 @@ fn host(cluster: &Cluster) -> ClusterHost<'_> {
 fn answer(
     cluster: &Cluster,
     host: &ClusterHost<'_>,
-    plural: &str,
     object: &Value,
     before: Option<&Value>,
-) -> Result<ValidationResponse, Refusal> {
-    let (group, version) = text(&object["apiVersion"])
-        .split_once('/')
-        .unwrap_or(("", "v1"));
-    let request = json!({
-        "uid": "00000000-0000-4000-8000-000000000000",
-        "kind": {"group": group, "version": version, "kind": object["kind"]},
-        "resource": {"group": group, "version": version, "resource": plural},
-        "operation": if before.is_some() { "UPDATE" } else { "CREATE" },
-        "namespace": cluster.namespace,
-        "name": object["metadata"]["name"],
-        "userInfo": {"username": "simulation"},
-        "object": object,
-        "oldObject": before,
-    });
-    let payload = json!({"request": request, "settings": cluster.settings}).to_string();
-    let response = admit(payload.as_bytes(), host);
-    if response.accepted {
-        return Ok(response);
+) -> Result<Decision, Refusal> {
+    let request = Request {
+        kind: Kind {
+            group: group_of(text(&object["apiVersion"])).to_owned(),
+            kind: text(&object["kind"]).to_owned(),
+        },
+        operation: if before.is_some() { "UPDATE" } else { "CREATE" }.to_owned(),
+        namespace: cluster.namespace.clone(),
+        user_info: UserInfo {
+            username: "simulation".to_owned(),
+        },
+        object: object.clone(),
+        old_object: before.cloned().unwrap_or_default(),
+        ..Request::default()
+    };
+    let settings = Settings::read(&cluster.settings);
+    let decision = admit(request, settings.as_ref(), host);
+    match decision.verdict {
+        Verdict::Reject(rejection) => Err(Refusal {
+            code: rejection.code(),
+            message: rejection.to_string(),
+        }),
+        _ => Ok(decision),
     }
-    Err(Refusal {
-        code: response.code.unwrap_or(403),
-        message: response.message.unwrap_or_default(),
-    })
 }

@@ -1,6 +1,6 @@
 //! What is wrong with an object or an action.
 
-use pps_core::{shorten, to_text};
+use pps_core::shorten;
 use serde_json::Value;
 
 use crate::result::Severity;
@@ -43,7 +43,7 @@ impl Finding {
     pub(crate) fn wrong(field: &str, value: &Value, remedy: &str) -> Self {
         let message = match value {
             Value::Null => format!("{field} is missing: {remedy}"),
-            value => format!("{field} is {}: {remedy}", shorten(&to_text(value))),
+            value => format!("{field} is {}: {remedy}", shorten(&value.to_string())),
         };
         Self::error(field, message)
     }

@@ -1,6 +1,6 @@
 //! Answers the host calls of the policy from a list of objects, with PolicyServer's error texts.
 
-use persistent_pod_state_policy::Host;
+use pps_admission::Host;
 use serde_json::{Map, Value};
 
 /// Answers a call `get_resource`. A host that knows no field masks ignores them.

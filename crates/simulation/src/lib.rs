@@ -7,7 +7,7 @@
 //! | module | what it simulates |
 //! |---|---|
 //! | `read`, `load` | the API server: which objects it takes |
-//! | `admission`, [`host`] | the webhook and PolicyServer, by the policy's own [`admit`](persistent_pod_state_policy::admit()) |
+//! | `admission`, [`host`] | the webhook and PolicyServer, by the policy's own [`admit`](pps_admission::admit()) |
 //! | `controller` | the StatefulSet controller |
 //! | `start`, `addresses` | the scheduler, by [`pps_scheduler`], the kubelet and the network plugin |
 //! | `cluster::recorder` | the sidecar, by [`pps_recorder`] |

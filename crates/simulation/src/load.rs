@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use persistent_pod_state_policy::Settings;
+use pps_admission::Settings;
+use pps_admission::validate::review;
 use pps_core::pps::KIND;
-use pps_core::validate::review;
 use pps_scheduler::fields::text;
 use serde_json::Value;
 
@@ -203,7 +203,7 @@ pub(crate) fn from_refusal(
     before: Option<&Value>,
     refusal: &Refusal,
 ) -> Vec<Finding> {
-    let rules = Settings::parse(&cluster.settings.to_string())
+    let rules = Settings::read(&cluster.settings)
         .unwrap_or_default()
         .annotations;
     let violations = review(object, before, &rules).violations;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use persistent_pod_state_policy::Settings;
-use persistent_pod_state_policy::settings::SettingsError;
+use pps_admission::{Settings, SettingsError};
 use serde_json::Value;
 
 use crate::actions::apply;
@@ -128,22 +127,18 @@ fn problem(source: Source, finding: Finding) -> Problem {
 }
 
 fn check_settings(scenario: &Scenario) -> Vec<Problem> {
-    let findings: Vec<Finding> = match Settings::parse(&scenario.settings.to_string()) {
+    let finding = match Settings::read(&scenario.settings) {
         Ok(_) => return Vec::new(),
-        // Users write the fields of the settings, not those of the policy.
-        Err(SettingsError::Fields(errors)) => errors
-            .iter()
-            .map(|error| Finding::error(&*error.path, error.message("")))
-            .collect(),
-        // What the parser of the policy's JSON says has a place that users do not see.
         Err(SettingsError::NotAnObject(_)) => {
-            Finding::of_all("the settings must be a map, such as onLookupFailure: reject").into()
+            Finding::of_all("the settings must be a map, such as onLookupFailure: reject")
+        }
+        // Users write the fields of the settings, not those of the policy.
+        Err(error) => {
+            let field = error.field().trim_start_matches("settings.").to_owned();
+            Finding::error(&*field, error.to_string().replace("settings.", ""))
         }
     };
-    findings
-        .into_iter()
-        .map(|finding| problem(Source::Settings, finding))
-        .collect()
+    vec![problem(Source::Settings, finding)]
 }
 
 /// What makes a scenario too large.

@@ -9,7 +9,7 @@ pub(super) fn all() -> Vec<HostileCase> {
     let target = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"});
     let review = |name: &str, verdict: Verdict, object: &Value| {
         let before = json!({"metadata": {"name": "web"}, "spec": {"targetRef": target}});
-        let payload = json!({"request": {
+        let payload = json!({"settings": null, "request": {
             "kind": {"group": "apps.kruise.io", "version": "v1alpha1", "kind": "PersistentPodState"},
             "operation": "UPDATE",
             "namespace": "shop",
@@ -39,12 +39,12 @@ pub(super) fn all() -> Vec<HostileCase> {
         let deep = into_text(nest("[", "1", "]", 1_000_000));
         let kind =
             json!({"group": "apps.kruise.io", "version": "v1alpha1", "kind": "PersistentPodState"});
-        format!(r#"{{"request": {{"kind": {kind}, {request}: {{"spec": {deep}}}}}}}"#).into_bytes()
+        format!(
+            r#"{{"settings": null, "request": {{"kind": {kind}, {request}: {{"spec": {deep}}}}}}}"#
+        )
+        .into_bytes()
     };
-    let unreadable = Verdict::Rejected(
-        400,
-        "this PersistentPodState cannot be read: recursion limit",
-    );
+    let unreadable = Verdict::Rejected(400, "not an admission request: recursion limit");
     let required = "requiredPersistentTopology";
     vec![
         spec(
@@ -94,15 +94,19 @@ pub(super) fn all() -> Vec<HostileCase> {
         },
         HostileCase {
             payload: nested(r#""operation": "DELETE", "oldObject""#),
-            ..HostileCase::new("the deletion of an object nested too deep", unreadable)
+            ..HostileCase::new(
+                "the deletion of an object nested too deep",
+                unreadable.clone(),
+            )
         },
         HostileCase {
             payload: nested(
                 r#""operation": "DELETE", "userInfo": {"username": "system:kube-controller-manager"}, "oldObject""#,
             ),
+            // No definition keeps such an object.
             ..HostileCase::new(
                 "the garbage collection of an object nested too deep",
-                Verdict::Accepted,
+                unreadable,
             )
         },
     ]

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::EditError;
 use super::read::Object;
-use crate::json::{shorten, to_text};
+use crate::json::shorten;
 use crate::limits::{
     MAX_ANNOTATION_VALUE_LENGTH, MAX_ANNOTATIONS, MAX_BUCKET_LENGTH, MAX_POD_STATES,
     MAX_RECORDED_LABELS, MAX_UNPACKED_LENGTH,
@@ -98,7 +98,7 @@ pub(super) fn object(
     let bytes = size
         + OVERHEAD
         + others
-            .map(|other| to_text(other).len())
+            .map(|other| other.to_string().len())
             .iter()
             .sum::<usize>();
     let unpacked = after.plain_size();

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::error::EditError;
 use crate::packed::{
-    Bucket, Damaged, PackedClaim, Row, check_version, parse_bucket, read_states, write_bucket,
+    Bucket, Damaged, PackedClaim, Row, check_version, parse_bucket, read_state, read_states,
+    write_bucket,
 };
 use crate::pps::PodState;
 use crate::size::{bucket_size, entry_size};
@@ -45,8 +46,7 @@ impl<'a> Object<'a> {
         }
         let mut overlaid = BTreeSet::new();
         for (pod, state) in map(&status["podStates"], "status.podStates")? {
-            let damaged = |reason| Damaged::new(format!("status.podStates.{pod}: {reason}"));
-            if let Some(state) = PodState::read(state).map_err(damaged)? {
+            if let Some(state) = read_state(pod, state)? {
                 entries.insert(pod.clone(), state);
                 overlaid.insert(pod.clone());
             }

@@ -342,7 +342,7 @@ fn what_cannot_be_read_is_not_changed() {
         ),
         (
             with(&plain, "/status/podStates/w-1", 5.into()),
-            "status.podStates.w-1: 5 is not an object",
+            "status.podStates.w-1: invalid type: integer `5`, expected struct PodState",
         ),
     ] {
         let error = set_state(&damaged, "w-0", None).unwrap_err();

@@ -220,7 +220,7 @@ fn reads_no_other_version_and_no_other_shape() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("status.podStates.web-0: 7 is not an object"),
+        error.starts_with("status.podStates.web-0: invalid type: integer `7`"),
         "{error}"
     );
 }

@@ -34,7 +34,7 @@ impl Spec {
     }
 
     /// The same for its lists only. Does not examine their items.
-    pub(crate) fn exceeds_list_limits(&self) -> Option<String> {
+    pub fn exceeds_list_limits(&self) -> Option<String> {
         let keys = |term: &NodeTopologyTerm| term.node_topology_keys.len();
         let preferred = &self.preferred_persistent_topology;
         let required = self.required_persistent_topology.iter().map(keys).max();

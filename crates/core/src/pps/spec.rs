@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::json::read;
 #[cfg(feature = "schema")]
 use crate::limits;
-use crate::plan::HOSTNAME;
+use crate::names::HOSTNAME;
 use crate::pps::PodState;
 use crate::pps::null::null_as_default;
 #[cfg(feature = "schema")]
 use crate::pps::rules;
-use crate::pps::value::{ReadResult, read_list, read_text};
 
 /// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least
 /// one topology or one annotation is required.
@@ -62,18 +62,30 @@ pub struct Spec {
     pub persistent_pod_annotations: Vec<PodAnnotation>,
 
     /// How long recorded states are kept. The default is WhenScaled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "known_or_unknown",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub persistent_pod_state_retention_policy: Option<RetentionPolicy>,
 
     /// What happens to states recorded on a node that no longer exists. The default is Keep. A node
     /// that is NotReady, cordoned or unreachable still exists.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "known_or_unknown",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub node_deletion_policy: Option<NodeDeletionPolicy>,
 
     /// Whether a recorded state follows a Pod that runs on another node. The default is Always.
     /// Example: with IfNotPresent and a preferred topology, a Pod that a drain has moved returns to
     /// its first node when it is next created.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "known_or_unknown",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub recording_policy: Option<RecordingPolicy>,
 }
 
@@ -98,14 +110,10 @@ pub struct TargetReference {
 }
 
 impl TargetReference {
-    /// Reads a reference from JSON. A field that is missing or of another type is empty.
+    /// Reads a reference from JSON; empty, and so no workload's, if a field is missing or has
+    /// another type.
     pub fn read(target: &Value) -> Self {
-        let text = |field: &str| target[field].as_str().unwrap_or_default().to_owned();
-        Self {
-            api_version: text("apiVersion"),
-            kind: text("kind"),
-            name: text("name"),
-        }
+        read("targetRef", target).unwrap_or_default()
     }
 
     /// The API group; empty for the core group.
@@ -156,10 +164,20 @@ struct Spellings {
     keys: Option<Vec<String>>,
 }
 
-// Not derived from `Spellings`, so that `null` counts as missing in each.
+// Not derived, since the keys have two names. `null` counts as missing in each.
 impl<'de> Deserialize<'de> for NodeTopologyTerm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::read(&Value::deserialize(deserializer)?).map_err(de::Error::custom)
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Term {
+            node_topology_keys: Option<Vec<String>>,
+            keys: Option<Vec<String>>,
+        }
+        let term = Term::deserialize(deserializer)?;
+        let keys = term.node_topology_keys.or(term.keys);
+        Ok(Self {
+            node_topology_keys: keys.unwrap_or_default(),
+        })
     }
 }
 
@@ -200,6 +218,7 @@ impl<'de> Deserialize<'de> for PodAnnotation {
         #[serde(rename_all = "camelCase")]
         struct Object {
             key: String,
+            #[serde(default, deserialize_with = "known_or_unknown")]
             value_from: Option<ValueFrom>,
         }
 
@@ -240,6 +259,9 @@ pub enum ValueFrom {
     /// The Pod's addresses separated by commas, such as `10.0.0.7,fd00::7`.
     #[serde(rename = "PodIPsCSV")]
     PodIpsCsv,
+    /// A value that this version does not know.
+    #[serde(skip)]
+    Unknown,
 }
 
 /// How long recorded states are kept.
@@ -253,6 +275,9 @@ pub enum RetentionPolicy {
     WhenDeleted,
     /// Even after the workload is deleted, for the next workload of the same group, kind and name.
     Retain,
+    /// A value that this version does not know.
+    #[serde(skip)]
+    Unknown,
 }
 
 /// What happens to states recorded on a node that no longer exists.
@@ -266,6 +291,9 @@ pub enum NodeDeletionPolicy {
     /// policy, and the Pod can start on any node. A Pod that is Pending because no existing node
     /// matches is deleted then, so that its controller creates it again.
     Forget,
+    /// A value that this version does not know.
+    #[serde(skip)]
+    Unknown,
 }
 
 /// Whether a recorded state follows a Pod that runs on another node.
@@ -280,9 +308,64 @@ pub enum RecordingPolicy {
     /// does nodeDeletionPolicy: Forget once that node is gone. It is dropped when the workload no
     /// longer wants the Pod.
     IfNotPresent,
+    /// A value that this version does not know.
+    #[serde(skip)]
+    Unknown,
+}
+
+/// An enumeration to which a newer version may add values.
+trait OpenEnum {
+    /// Stands for a value that this version does not know.
+    const UNKNOWN: Self;
+}
+
+impl OpenEnum for ValueFrom {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
+impl OpenEnum for RetentionPolicy {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
+impl OpenEnum for NodeDeletionPolicy {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
+impl OpenEnum for RecordingPolicy {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
+/// Reads an optional field. A value that this version does not know, or of another type, is
+/// unknown: what does not need the field can do without it.
+fn known_or_unknown<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: OpenEnum + DeserializeOwned,
+{
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.map(|value| read("", &value).unwrap_or(T::UNKNOWN)))
 }
 
 impl Spec {
+    /// The path of the first field with a value that this version does not know. Whoever acts on
+    /// these fields must refuse such an object.
+    pub fn unknown_field(&self) -> Option<&'static str> {
+        let sources = &self.persistent_pod_annotations;
+        let is_unknown =
+            |annotation: &PodAnnotation| annotation.value_from == Some(ValueFrom::Unknown);
+        if self.persistent_pod_state_retention_policy == Some(RetentionPolicy::Unknown) {
+            Some("spec.persistentPodStateRetentionPolicy")
+        } else if self.node_deletion_policy == Some(NodeDeletionPolicy::Unknown) {
+            Some("spec.nodeDeletionPolicy")
+        } else if self.recording_policy == Some(RecordingPolicy::Unknown) {
+            Some("spec.recordingPolicy")
+        } else if sources.iter().any(is_unknown) {
+            Some("spec.persistentPodAnnotations.valueFrom")
+        } else {
+            None
+        }
+    }
+
     /// The retention policy in force.
     pub fn retention(&self) -> RetentionPolicy {
         self.persistent_pod_state_retention_policy
@@ -339,17 +422,6 @@ pub fn short(key: &str) -> &str {
 }
 
 impl NodeTopologyTerm {
-    /// Reads the keys under one of their two names.
-    pub(super) fn read(term: &Value) -> ReadResult<Self> {
-        let mut keys = &term["nodeTopologyKeys"];
-        if keys.is_null() {
-            keys = &term["keys"];
-        }
-        Ok(Self {
-            node_topology_keys: read_list(keys, read_text)?,
-        })
-    }
-
     fn keys(&self) -> impl Iterator<Item = &str> {
         self.node_topology_keys.iter().map(String::as_str)
     }

@@ -2,9 +2,9 @@
 
 mod remedies;
 
+use pps_admission::plan::Requirement;
 use pps_check::is_own_webhook;
 use pps_check::read::Read;
-use pps_core::plan::Requirement;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 use serde_json::Value;

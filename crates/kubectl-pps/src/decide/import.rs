@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_admission::validate::{self, Violation};
 use pps_core::edit::{self, Change, Edit, EditError, Merge};
 use pps_core::pps::{API_VERSIONS, KIND};
-use pps_core::validate::{self, Violation};
 use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain};
 use pps_recorder::workload::{PodOwnership, WorkloadPresence, retains_state};
 use pps_scheduler::HOSTNAME;
@@ -352,7 +352,7 @@ pub fn absent_values(
             .filter_map(|change| change.after.as_ref())
         {
             for required in
-                pps_core::plan("", &plan.spec, state, &AnnotationRules::default()).required
+                pps_admission::plan("", &plan.spec, state, &AnnotationRules::default()).required
             {
                 *values.entry((required.key, required.value)).or_default() += 1;
             }

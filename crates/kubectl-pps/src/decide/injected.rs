@@ -1,8 +1,8 @@
 //! What the policy has injected into a Pod.
 
-pub use pps_core::injected::Injected;
-use pps_core::injected::Template;
-use pps_core::plan::Requirement;
+pub use pps_admission::injected::Injected;
+use pps_admission::injected::Template;
+use pps_admission::plan::Requirement;
 use pps_core::succession::has_newest_revision;
 use pps_core::{PodState, Spec};
 
@@ -24,7 +24,7 @@ pub fn injected(
             is_certain: is_newest == Some(true),
         })
     });
-    pps_core::injected::injected(pod.object(), template, spec, state)
+    pps_admission::injected::injected(pod.object(), template, spec, state)
 }
 
 pub fn same_labels(some: &[Requirement], others: &[Requirement]) -> bool {

@@ -1,10 +1,11 @@
 //! A Pod, or the name of one, with everything that concerns it.
 
+use pps_admission::plan::{Plan, Requirement};
+use pps_admission::{apply, plan};
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
-use pps_core::plan::{Plan, Requirement};
 use pps_core::succession::{is_held_back, ordinal};
-use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
+use pps_core::{AnnotationRules, PodState, Spec};
 use pps_scheduler::{HOSTNAME, Selection};
 use pps_simulation::pods_of;
 use serde_json::Value;

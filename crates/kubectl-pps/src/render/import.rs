@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_admission::validate::join;
 use pps_core::edit::Change;
-use pps_core::validate::join;
 
 use super::text::{count, list};
 use super::{Role, Style, Table};

@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use pps_admission::plan::Requirement;
 use pps_core::addresses::read_pod_ips;
 use pps_core::edit::{self, EditError};
 use pps_core::governing::aliased;
 use pps_core::owner::OwnerReference;
-use pps_core::plan::Requirement;
 use pps_core::succession::{has_other_template, is_unobserved, name_order};
 use pps_core::{
     INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec,

@@ -115,14 +115,21 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
     };
     let generated = is_labelled && !own_specs.is_empty();
     let owned = GENERATED_FIELDS.into_iter().filter(is_owned).collect();
-    let mut unreadable = None;
-    if let Err(damaged) = status.unpack() {
+    // States are dropped and changed as the policies of the spec say.
+    let unknown = spec.unknown_field().map(|field| {
+        format!(
+            "{field} has a value that this version does not know: correct it, or upgrade \
+             PersistentPodState"
+        )
+    });
+    let damaged = status.unpack().err().map(|damaged| damaged.to_string());
+    let unreadable = unknown.or(damaged);
+    if unreadable.is_some() {
         spec = Spec {
             target_ref: spec.target_ref,
             ..Spec::default()
         };
         status = PpsStatus::default();
-        unreadable = Some(damaged.to_string());
     } else {
         let statuses = metadata
             .managed_fields
@@ -324,5 +331,40 @@ impl PpsStatus {
             && conditions
                 .iter()
                 .all(|condition| condition.type_ != RECORDING)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Whether states are dropped depends on these fields.
+    #[test]
+    fn an_object_whose_policy_is_unknown_counts_as_unreadable() {
+        for (field, value) in [
+            ("persistentPodStateRetentionPolicy", json!("Never")),
+            ("nodeDeletionPolicy", json!(7)),
+            ("recordingPolicy", json!({"once": true})),
+        ] {
+            let fact = read_pps(&json!({
+                "metadata": {"name": "a", "uid": "u", "resourceVersion": "1"},
+                "spec": {
+                    "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"},
+                    "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+                    field: value,
+                },
+                "status": {"podStates": {"a-0": {"nodeName": "n"}}},
+            }))
+            .unwrap();
+            let why = fact.unreadable.unwrap();
+            assert!(
+                why.starts_with(&format!("spec.{field} has a value that this version")),
+                "{why}"
+            );
+            assert_eq!(fact.spec.target_ref.name, "a");
+            assert_eq!(fact.spec.required_persistent_topology, None);
+        }
     }
 }

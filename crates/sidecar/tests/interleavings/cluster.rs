@@ -126,6 +126,7 @@ impl SpecOptions {
             RetentionPolicy::WhenScaled => "WhenScaled",
             RetentionPolicy::WhenDeleted => "WhenDeleted",
             RetentionPolicy::Retain => "Retain",
+            RetentionPolicy::Unknown => "of a newer version",
         };
         let mut spec = json!({
             "targetRef": {"apiVersion": api_version, "kind": kind, "name": name},

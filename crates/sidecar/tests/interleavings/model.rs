@@ -236,7 +236,7 @@ fn should_keep(
 ) -> bool {
     let lives = is_living(holder);
     match retention {
-        RetentionPolicy::Retain => true,
+        RetentionPolicy::Retain | RetentionPolicy::Unknown => true,
         _ if is_workload_gone => lives || holder == NameHolder::Foreign,
         _ if is_workload_replaced => lives || holder == NameHolder::Terminating,
         RetentionPolicy::WhenDeleted => true,

@@ -1,8 +1,9 @@
 //! Actions about Pods.
 
+use pps_admission::{apply, plan};
 use pps_core::edit::{set_state, without_node};
 use pps_core::pps::KIND;
-use pps_core::{AnnotationRules, PodState, apply, plan};
+use pps_core::{AnnotationRules, PodState};
 use pps_scheduler::{Placement, select_from};
 use serde_json::Value;
 

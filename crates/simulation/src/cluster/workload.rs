@@ -3,6 +3,7 @@
 use pps_core::TargetReference;
 use pps_core::succession::{Revision, UpdateStrategy, ordinal};
 use pps_recorder::demand::{Demand, Naming, Wanted};
+use pps_scheduler::fields::text;
 use serde_json::Value;
 
 use crate::limits::{Limits, MAX_RESERVED};
@@ -32,11 +33,9 @@ impl Workload {
     /// A workload that nobody has created yet. `object` has been validated.
     pub(crate) fn new(object: Value) -> Self {
         let target = TargetReference {
-            name: object["metadata"]["name"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-            ..TargetReference::read(&object)
+            api_version: text(&object["apiVersion"]).to_owned(),
+            kind: text(&object["kind"]).to_owned(),
+            name: text(&object["metadata"]["name"]).to_owned(),
         };
         let mut workload = Self {
             target,

@@ -1,7 +1,7 @@
 //! What would let a Pod go that no node can take. Where a remedy says where the Pod goes, it was
 //! tried in the simulation of the scheduler.
 
-use pps_core::plan::Requirement;
+use pps_admission::plan::Requirement;
 use pps_scheduler::{Exclusion, Selection, Taint, UNSCHEDULABLE, Verdict};
 use serde_json::json;
 

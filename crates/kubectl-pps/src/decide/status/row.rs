@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_admission::plan;
+use pps_admission::plan::Requirement;
 use pps_core::addresses::differs;
-use pps_core::plan::Requirement;
 use pps_core::succession::name_order;
-use pps_core::{AnnotationRules, PodState, Spec, plan};
+use pps_core::{AnnotationRules, PodState, Spec};
 use serde::Serialize;
 
 use super::Governed;

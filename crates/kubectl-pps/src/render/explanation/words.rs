@@ -1,7 +1,7 @@
 //! The sentences of `explain`: the answer and its reasons.
 
+use pps_admission::plan::{Preference, Requirement};
 use pps_check::read::Read;
-use pps_core::plan::{Preference, Requirement};
 use pps_core::{PodState, RECORD_ANNOTATION};
 use pps_scheduler::Verdict as NodeVerdict;
 

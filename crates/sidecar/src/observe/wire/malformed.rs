@@ -47,8 +47,8 @@ mod tests {
                 "missing field `kind`",
             ),
             (
-                r#"{"targetRef": {"apiVersion": "v", "kind": "k", "name": "n"}, "nodeDeletionPolicy": "hunter2"}"#,
-                "expected `Keep` or `Forget`",
+                r#"{"targetRef": {"apiVersion": "v", "kind": "k", "name": "n"}, "persistentPodAnnotations": "hunter2"}"#,
+                "expected a sequence",
             ),
             (r#"{"targetRef": hunter2}"#, "expected value"),
         ] {

@@ -1,0 +1,120 @@
+//! Dispatches an admission request by kind and operation.
+
+use pps_core::limits::shorten_list;
+use pps_core::pps::{GROUP, KIND};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::decision::{Decision, Rejection};
+use crate::deletion::protection_from;
+use crate::host::Host;
+use crate::lookup::Cluster;
+use crate::settings::{Settings, SettingsError};
+use crate::{objects, pods};
+
+/// The facts of an admission request that the policy needs. Its fields have the names that
+/// Kubewarden gives them, or the API server's.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Request {
+    pub kind: Kind,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: String,
+    /// Empty if the request is for the object itself.
+    #[serde(alias = "subResource")]
+    pub sub_resource: String,
+    pub namespace: String,
+    /// Who sends it.
+    #[serde(alias = "userInfo")]
+    pub user_info: UserInfo,
+    /// The object after the change; `null` if it is deleted.
+    pub object: Value,
+    /// The object before the change; `null` if it is created.
+    #[serde(alias = "oldObject")]
+    pub old_object: Value,
+}
+
+/// A kind of objects, in any version.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Kind {
+    /// Empty for the core group.
+    pub group: String,
+    pub kind: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    pub username: String,
+}
+
+/// Answers one request. Wrong settings refuse only Pods that can have a recorded state, and
+/// PersistentPodStates that are reviewed.
+pub fn admit(
+    request: Request,
+    settings: Result<&Settings, &SettingsError>,
+    host: &dyn Host,
+) -> Decision {
+    let Request {
+        kind: Kind { group, kind },
+        operation,
+        sub_resource,
+        namespace,
+        user_info,
+        object,
+        old_object,
+    } = request;
+    let cluster = Cluster::new(host, &namespace);
+    let decision = match (group.as_str(), kind.as_str(), operation.as_str()) {
+        _ if !sub_resource.is_empty() => Ok(Decision::accept()),
+        ("", "Pod", "CREATE") => pods::admit(object, cluster, settings),
+        (GROUP, KIND, "CREATE") => objects::admit(&object, None, cluster, settings),
+        (GROUP, KIND, "UPDATE") => objects::admit(&object, Some(&old_object), cluster, settings),
+        (GROUP, KIND, "DELETE") => match protection_from(&user_info.username, &old_object) {
+            Some(protected) => Err(Rejection::Protected(protected)),
+            None => Ok(Decision::accept()),
+        },
+        _ => Ok(Decision::accept()),
+    };
+    let decision = decision.unwrap_or_else(Decision::reject);
+    Decision {
+        warnings: shorten_list(decision.warnings),
+        ..decision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decision::Verdict;
+
+    struct UnreachableHost;
+
+    impl Host for UnreachableHost {
+        fn call(&self, _: &str, operation: &str, _: &str) -> Result<String, String> {
+            panic!("{operation} was called")
+        }
+    }
+
+    #[test]
+    fn accepts_a_subresource() {
+        let request = Request {
+            kind: Kind {
+                kind: "Pod".into(),
+                ..Kind::default()
+            },
+            operation: "CREATE".into(),
+            namespace: "shop".into(),
+            sub_resource: "ephemeralcontainers".into(),
+            object: json!({"metadata": {"name": "web-0", "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true},
+            ]}}),
+            ..Request::default()
+        };
+        let decision = admit(request, Ok(&Settings::default()), &UnreachableHost);
+        assert_eq!(decision.verdict, Verdict::Accept);
+    }
+}

@@ -1,0 +1,404 @@
+//! What to inject into a Pod, given a PPS and the state that it recorded under the Pod's name.
+
+use serde_json::{Value, json};
+
+use pps_core::annotations::AnnotationRules;
+use pps_core::json::shorten;
+use pps_core::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
+use pps_core::names::is_annotation_key;
+use pps_core::pps::{PodState, Spec};
+
+/// What to inject into a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Name of the PPS.
+    pub pps: String,
+    /// The node on which the Pod's predecessor ran; empty if unknown.
+    pub node_name: String,
+    /// Labels that the node must have, all of them.
+    pub required: Vec<Requirement>,
+    /// Labels that the scheduler should prefer.
+    pub preferred: Vec<Preference>,
+    /// Annotations, as key and value. A key that the spec repeats is repeated here, with the same
+    /// value.
+    pub annotations: Vec<(String, String)>,
+    /// What to correct in the PPS.
+    pub warnings: Vec<String>,
+}
+
+/// A node label and its required value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// Key of the label.
+    pub key: String,
+    /// Value of the label.
+    pub value: String,
+}
+
+impl Requirement {
+    /// The requirement as an element of `matchExpressions`.
+    pub fn to_json(&self) -> Value {
+        json!({"key": self.key, "operator": "In", "values": [self.value]})
+    }
+}
+
+/// Node labels to prefer, with a weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preference {
+    /// From 1 to 100.
+    pub weight: i32,
+    /// A node is preferred if it has all of these.
+    pub requirements: Vec<Requirement>,
+}
+
+impl Preference {
+    /// The preference as an element of `preferredDuringSchedulingIgnoredDuringExecution`.
+    pub fn to_json(&self) -> Value {
+        let expressions: Vec<Value> = self.requirements.iter().map(Requirement::to_json).collect();
+        json!({"weight": self.weight, "preference": {"matchExpressions": expressions}})
+    }
+}
+
+impl Plan {
+    /// Whether there is nothing to inject.
+    pub fn is_empty(&self) -> bool {
+        self.required.is_empty() && self.preferred.is_empty() && self.annotations.is_empty()
+    }
+}
+
+/// Plans what to inject into a Pod, given the state that was recorded under its name.
+///
+/// A topology key or an annotation counts only if the spec still names it *and* a value was
+/// recorded for it. A weight that the API server would refuse is clamped, so that a mistake in a
+/// PPS does not prevent Pods from being created. An annotation that the rules forbid, or that no
+/// object can have, is left out: the PPS may be older than the rules, or may have been created
+/// without validation. For the same reason its lists may be longer than the
+/// [limits](pps_core::limits): then their first items count, so that the Pod starts all the same.
+///
+/// ```
+/// use pps_admission::plan;
+/// use pps_core::{AnnotationRules, PodState, Spec};
+/// use serde_json::{from_value, json};
+///
+/// let spec: Spec = from_value(json!({
+///     "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+///     "requiredPersistentTopology": {"nodeTopologyKeys": ["topology.kubernetes.io/zone"]},
+///     "persistentPodAnnotations": [{"key": "ovn.kubernetes.io/ip_address"}],
+/// }))?;
+/// let state: PodState = from_value(json!({
+///     "nodeName": "node-1",
+///     "nodeTopologyLabels": {"topology.kubernetes.io/zone": "a", "kubernetes.io/hostname": "node-1"},
+///     "annotations": {"ovn.kubernetes.io/ip_address": "10.16.0.7"},
+/// }))?;
+///
+/// let plan = plan("web", &spec, &state, &AnnotationRules::default());
+///
+/// assert_eq!(plan.required.len(), 1, "the spec does not name the host name");
+/// assert_eq!(plan.required[0].key, "topology.kubernetes.io/zone");
+/// assert_eq!(plan.required[0].value, "a");
+/// assert_eq!(plan.annotations, [("ovn.kubernetes.io/ip_address".into(), "10.16.0.7".into())]);
+/// assert!(plan.warnings.is_empty());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -> Plan {
+    let mut plan = Plan {
+        pps: pps.into(),
+        node_name: state.node_name.clone(),
+        ..Plan::default()
+    };
+    if let Some(excess) = spec.exceeds_list_limits() {
+        plan.warnings.push(format!(
+            "PersistentPodState {pps}: {excess} (the others are ignored)"
+        ));
+    }
+    plan.required = collect_requirements(spec.required_keys(), state);
+    for key in spec.required_keys().take(MAX_TOPOLOGY_KEYS) {
+        // A state without a node was emptied by a move: it lacks nothing.
+        if state.node_name.is_empty() || state.node_topology_labels.contains_key(key) {
+            continue;
+        }
+        let key = shorten(key);
+        let warning = format!(
+            "PersistentPodState {pps}: {key} has no recorded value, so this Pod is not bound to \
+             it; label the nodes with {key}, or remove it from spec.requiredPersistentTopology"
+        );
+        if !plan.warnings.contains(&warning) {
+            plan.warnings.push(warning);
+        }
+    }
+
+    for (index, term) in spec
+        .preferred_persistent_topology
+        .iter()
+        .take(MAX_PREFERRED_TERMS)
+        .enumerate()
+    {
+        let keys = term
+            .preference
+            .node_topology_keys
+            .iter()
+            .map(String::as_str);
+        let requirements = collect_requirements(keys, state);
+        if requirements.is_empty() {
+            continue;
+        }
+        let weight = term.weight.clamp(1, 100);
+        if weight != term.weight {
+            plan.warnings.push(format!(
+                "PersistentPodState {pps}: spec.preferredPersistentTopology[{index}].weight is \
+                 {}: use a whole number from 1 to 100 ({weight} is used until then)",
+                term.weight
+            ));
+        }
+        let preference = Preference {
+            weight,
+            requirements,
+        };
+        if !plan.preferred.contains(&preference) {
+            plan.preferred.push(preference);
+        }
+    }
+
+    for annotation in spec.persistent_pod_annotations.iter().take(MAX_ANNOTATIONS) {
+        let key = &annotation.key;
+        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        let why = match rules.forbid(key) {
+            Some(forbidden) => forbidden.to_string(),
+            // A value made from the Pod's addresses has any key. The API server would refuse the
+            // Pod.
+            None if !is_annotation_key(key) => "it is no annotation key; remove it".into(),
+            None => {
+                plan.annotations.push((key.clone(), value.clone()));
+                continue;
+            }
+        };
+        let key = shorten(key);
+        plan.warnings.push(format!(
+            "annotation {key} of PersistentPodState {pps} is not injected: {why}"
+        ));
+    }
+    plan
+}
+
+/// Requires the recorded value of each key; a key without one is left out, a repeated key counts
+/// once.
+fn collect_requirements<'a>(
+    keys: impl Iterator<Item = &'a str>,
+    state: &PodState,
+) -> Vec<Requirement> {
+    let mut requirements: Vec<Requirement> = Vec::new();
+    for key in keys.take(MAX_TOPOLOGY_KEYS) {
+        if let Some(value) = state.node_topology_labels.get(key)
+            && !requirements
+                .iter()
+                .any(|requirement| requirement.key == key)
+        {
+            requirements.push(Requirement {
+                key: key.into(),
+                value: value.clone(),
+            });
+        }
+    }
+    requirements
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use pps_core::annotations::Pattern;
+
+    fn spec(spec: &Value) -> Spec {
+        let mut spec = spec.clone();
+        spec["targetRef"] = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"});
+        serde_json::from_value(spec).unwrap()
+    }
+
+    /// The plan under the default rules.
+    fn plan(pps: &str, spec: &Spec, state: &PodState) -> Plan {
+        super::plan(pps, spec, state, &AnnotationRules::default())
+    }
+
+    fn state() -> PodState {
+        serde_json::from_value(json!({
+            "nodeName": "node-1",
+            "nodeTopologyLabels": {"zone": "a", "host": "node-1"},
+            "annotations": {"ip": "10.0.0.7", "empty": "", "old": "x", "ovn.kubernetes.io/allocated": "true"},
+        }))
+        .unwrap()
+    }
+
+    fn requirement(key: &str, value: &str) -> Requirement {
+        Requirement {
+            key: key.into(),
+            value: value.into(),
+        }
+    }
+
+    #[test]
+    fn plans_only_what_the_spec_names_and_the_state_holds() {
+        let spec = spec(&json!({
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone", "rack", "zone"]},
+            "preferredPersistentTopology": [
+                {"weight": 10, "preference": {"nodeTopologyKeys": ["host", "zone"]}},
+                {"weight": 10, "preference": {"nodeTopologyKeys": ["host", "zone"]}},
+                {"weight": 20, "preference": {"nodeTopologyKeys": ["rack"]}},
+            ],
+            "persistentPodAnnotations": ["ip", "ip", "empty", "never-recorded"],
+        }));
+        let plan = plan("p", &spec, &state());
+        assert_eq!(plan.required, [requirement("zone", "a")]);
+        assert_eq!(
+            plan.preferred,
+            [Preference {
+                weight: 10,
+                requirements: vec![requirement("host", "node-1"), requirement("zone", "a")]
+            }]
+        );
+        let ip = || ("ip".to_owned(), "10.0.0.7".to_owned());
+        assert_eq!(plan.annotations, [ip(), ip()], "a repeated key is repeated");
+        assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
+        assert!(plan.warnings[0].contains(": rack has no recorded value, "));
+    }
+
+    #[test]
+    fn plans_a_state_that_has_annotations_only() {
+        let spec = spec(&json!({"persistentPodAnnotations": [{"key": "ip"}]}));
+        let state = PodState {
+            node_topology_labels: BTreeMap::new(),
+            ..state()
+        };
+        assert!(!plan("p", &spec, &state).is_empty());
+    }
+
+    #[test]
+    fn clamps_a_weight_out_of_range_and_warns() {
+        for (weight, clamped) in [(0, 1), (-5, 1), (101, 100)] {
+            let spec = spec(&json!({
+                "preferredPersistentTopology": [{"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}}],
+            }));
+            let plan = plan("p", &spec, &state());
+            assert_eq!(plan.preferred[0].weight, clamped);
+            assert_eq!(plan.warnings.len(), 1);
+        }
+    }
+
+    #[test]
+    fn takes_the_first_items_of_a_list_beyond_its_limit_and_warns() {
+        let keys: Vec<String> = (0..1000).map(|key| format!("k{key}")).collect();
+        let terms: Vec<Value> = keys
+            .iter()
+            .map(|key| json!({"weight": 1, "preference": {"nodeTopologyKeys": [key]}}))
+            .collect();
+        let values: BTreeMap<String, String> =
+            keys.iter().map(|key| (key.clone(), "v".into())).collect();
+        let state = PodState {
+            node_name: "n".into(),
+            node_topology_labels: values.clone(),
+            annotations: values,
+        };
+        let spec = spec(&json!({
+            "requiredPersistentTopology": {"nodeTopologyKeys": keys},
+            "preferredPersistentTopology": terms,
+            "persistentPodAnnotations": keys,
+        }));
+        let plan = plan("p", &spec, &state);
+        let sizes = (
+            plan.required.len(),
+            plan.preferred.len(),
+            plan.annotations.len(),
+        );
+        assert_eq!(
+            sizes,
+            (MAX_TOPOLOGY_KEYS, MAX_PREFERRED_TERMS, MAX_ANNOTATIONS)
+        );
+        assert_eq!(plan.required[63].key, "k63");
+        assert_eq!(
+            plan.warnings,
+            [
+                "PersistentPodState p: spec.preferredPersistentTopology is a list of 1000: list \
+                 at most 64 (the others are ignored)"
+            ]
+        );
+        let nothing = PodState {
+            node_name: "n".into(),
+            ..PodState::default()
+        };
+        assert_eq!(
+            super::plan("p", &spec, &nothing, &AnnotationRules::default())
+                .warnings
+                .len(),
+            1 + MAX_TOPOLOGY_KEYS
+        );
+        let moved = super::plan(
+            "p",
+            &spec,
+            &PodState::default(),
+            &AnnotationRules::default(),
+        );
+        assert_eq!(
+            moved.warnings.len(),
+            1,
+            "a state that a move has emptied lacks nothing"
+        );
+    }
+
+    #[test]
+    fn never_plans_an_annotation_that_its_writer_owns() {
+        let spec = spec(&json!({"persistentPodAnnotations": ["ovn.kubernetes.io/allocated"]}));
+        let plan = plan("p", &spec, &state());
+        assert!(plan.is_empty());
+        assert_eq!(plan.warnings.len(), 1);
+    }
+
+    /// With `valueFrom` such a key has a recorded value, and the API server would refuse the Pod.
+    #[test]
+    fn leaves_out_a_key_that_no_annotation_can_have_and_warns() {
+        let spec = spec(
+            &json!({"persistentPodAnnotations": [{"key": "a b", "valueFrom": "PodIPsCSV"}, "Ip"]}),
+        );
+        let values =
+            [("a b", "10.0.0.7"), ("Ip", "1")].map(|(key, value)| (key.into(), value.into()));
+        let plan = plan(
+            "p",
+            &spec,
+            &PodState {
+                annotations: values.into(),
+                ..state()
+            },
+        );
+        assert_eq!(plan.annotations, [("Ip".to_owned(), "1".to_owned())]);
+        assert_eq!(
+            plan.warnings,
+            [
+                "annotation a b of PersistentPodState p is not injected: it is no annotation key; \
+                 remove it"
+            ]
+        );
+    }
+
+    #[test]
+    fn leaves_out_forbidden_annotations_and_warns() {
+        let spec =
+            spec(&json!({"persistentPodAnnotations": ["ip", "old", "empty", "never-recorded"]}));
+        let rules = AnnotationRules {
+            allow: Pattern::parse("old").map(|old| vec![old]),
+            ..Default::default()
+        };
+        let plan = super::plan("p", &spec, &state(), &rules);
+        assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
+        assert_eq!(
+            plan.warnings,
+            [
+                "annotation ip of PersistentPodState p is not injected: it is not in the policy's \
+                 settings.annotations.allow; remove it"
+            ],
+            "no warning for annotations without a recorded value"
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Injects the recorded state into a Pod that is created.
+
+use std::collections::BTreeMap;
+
+use pps_core::json::{ReadError, read};
+use pps_core::limits::MAX_AUDIT_LENGTH;
+use pps_core::owner::has_stable_names;
+use pps_core::pps::{RetentionPolicy, null_as_default};
+use pps_core::{OwnerReference, shorten, shorten_to};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::apply::apply;
+use crate::conflict::conflicts;
+use crate::decision::{Decision, Rejection, Verdict};
+use crate::failed_lookup::FailedLookup;
+use crate::lookup::{Cluster, GoverningPps, LookupError};
+use crate::plan::plan;
+use crate::settings::{Settings, SettingsError};
+
+/// Answers the creation of a Pod.
+pub(crate) fn admit(
+    pod: Value,
+    cluster: Cluster,
+    settings: Result<&Settings, &SettingsError>,
+) -> Result<Decision, Rejection> {
+    let identity =
+        PodIdentity::read(&pod).map_err(|error| Rejection::UnreadablePod(error.to_string()))?;
+    let Some(owner) = identity.stateful_owner() else {
+        return Ok(Decision::accept());
+    };
+    let settings = settings.map_err(|error| Rejection::WrongSettings(error.clone()))?;
+    match cluster.find(&owner.target(), &identity.metadata.name) {
+        Ok(Some(governing)) => inject(&governing, owner, pod, settings),
+        Ok(None) => Ok(Decision::accept()),
+        Err(error @ LookupError::KindNotServed) => {
+            cluster.log_warning(&format!("Pods start without recorded states: {error}"));
+            Ok(Decision::accept())
+        }
+        Err(error) => {
+            let failed = FailedLookup {
+                purpose: format!(
+                    "cannot look up the PersistentPodState of {} in namespace {}",
+                    describe(owner),
+                    cluster.namespace()
+                ),
+                alternative: "start Pods without their recorded state",
+                consequence: "this Pod starts without its recorded state",
+                error,
+            };
+            failed.answer(cluster, settings.on_lookup_failure)
+        }
+    }
+}
+
+fn inject(
+    governing: &GoverningPps,
+    owner: &OwnerReference,
+    mut pod: Value,
+    settings: &Settings,
+) -> Result<Decision, Rejection> {
+    let GoverningPps {
+        name, spec, state, ..
+    } = governing;
+    let Some(state) = state else {
+        return Ok(Decision::accept());
+    };
+    let plan = plan(name, spec, state, &settings.annotations);
+    let mut warnings = plan.warnings.clone();
+    if plan.is_empty() {
+        return Ok(Decision::accept_with(warnings));
+    }
+    warnings.extend(conflicts(&plan, &pod));
+    let applied = apply(&plan, &mut pod).map_err(Rejection::UnchangeablePod)?;
+    warnings.extend(applied.warnings.iter().cloned());
+    if !applied.is_changed() {
+        return Ok(Decision::accept_with(warnings));
+    }
+    warnings.extend(warn_of_earlier_workload(governing, owner));
+    Ok(Decision {
+        verdict: Verdict::Mutate(pod),
+        warnings,
+        audit_annotations: BTreeMap::from([
+            ("pps", name.clone()),
+            (
+                "injected",
+                shorten_to(MAX_AUDIT_LENGTH, &applied.to_string()),
+            ),
+        ]),
+    })
+}
+
+/// Warns if the states were recorded for a workload that was deleted and created again. They are
+/// injected all the same: the sidecar decides which of them to clear. Under `Retain` they are meant
+/// to be inherited.
+fn warn_of_earlier_workload(governing: &GoverningPps, owner: &OwnerReference) -> Option<String> {
+    let recorded_for = governing.target_uid.as_deref()?;
+    let is_inherited = governing.spec.retention() == RetentionPolicy::Retain;
+    (recorded_for != owner.uid && !is_inherited).then(|| {
+        format!(
+            "PersistentPodState {}: the injected state was recorded for an earlier {} (UID \
+             {})",
+            governing.name,
+            describe(owner),
+            shorten(recorded_for)
+        )
+    })
+}
+
+/// The owner in a message. Nothing limits its kind; its name is that of an object, or there was no
+/// lookup.
+fn describe(owner: &OwnerReference) -> String {
+    format!("{} {}", shorten(&owner.kind), owner.name)
+}
+
+/// What identifies a Pod at admission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct PodIdentity {
+    #[serde(deserialize_with = "null_as_default")]
+    metadata: Metadata,
+    #[serde(deserialize_with = "null_as_default")]
+    spec: Placement,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    /// Empty if the API server generates it after admission (`generateName`).
+    #[serde(deserialize_with = "null_as_default")]
+    name: String,
+    #[serde(deserialize_with = "null_as_default")]
+    owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Placement {
+    /// The node that the Pod is already bound to; empty before it is scheduled.
+    #[serde(deserialize_with = "null_as_default")]
+    node_name: String,
+}
+
+impl PodIdentity {
+    fn read(pod: &Value) -> Result<Self, ReadError> {
+        read("the Pod", pod)
+    }
+
+    /// The workload whose PPS could hold a state for this Pod. `None` if the Pod has no controller
+    /// owner or no name, is already bound to a node, or its controller gives it a new name each
+    /// time.
+    fn stateful_owner(&self) -> Option<&OwnerReference> {
+        let is_unbound_and_named = self.spec.node_name.is_empty() && !self.metadata.name.is_empty();
+        let mut owners = self.metadata.owner_references.iter();
+        owners
+            .find(|owner| owner.controller == Some(true))
+            .filter(|owner| {
+                is_unbound_and_named && has_stable_names(&owner.api_version, &owner.kind)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(owner: &Value, node_name: &str, name: &str) -> PodIdentity {
+        let pod = json!({
+            "metadata": {"name": name, "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "not-the-controller", "uid": "0"},
+                owner,
+            ]},
+            "spec": {"nodeName": node_name, "containers": [{"name": "a"}]},
+        });
+        PodIdentity::read(&pod).unwrap()
+    }
+
+    fn owner(api_version: &str, kind: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "name": "w", "uid": "1", "controller": true})
+    }
+
+    #[test]
+    fn only_a_controller_owner_counts() {
+        let stateful_set = owner("apps/v1", "StatefulSet");
+        assert_eq!(
+            pod(&stateful_set, "", "w-0")
+                .stateful_owner()
+                .map(|owner| owner.name.as_str()),
+            Some("w")
+        );
+        let mut owner = stateful_set;
+        owner["controller"] = json!(false);
+        assert_eq!(pod(&owner, "", "w-0").stateful_owner(), None);
+    }
+
+    #[test]
+    fn ignores_kinds_without_stable_names() {
+        for (api_version, kind) in [
+            ("apps/v1", "ReplicaSet"),
+            ("v1", "ReplicationController"),
+            ("apps/v1", "DaemonSet"),
+            ("batch/v1", "Job"),
+            ("v1", "Node"),
+            ("apps.kruise.io/v1alpha1", "CloneSet"),
+        ] {
+            assert_eq!(
+                pod(&owner(api_version, kind), "", "w-0").stateful_owner(),
+                None,
+                "{kind}"
+            );
+        }
+        for (api_version, kind) in [
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            ("apps.kruise.io/v1beta1", "StatefulSet"),
+        ] {
+            assert!(
+                pod(&owner(api_version, kind), "", "w-0")
+                    .stateful_owner()
+                    .is_some(),
+                "{api_version} {kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn ignores_pods_that_are_bound_or_have_no_name() {
+        let owner = owner("apps/v1", "StatefulSet");
+        assert_eq!(pod(&owner, "node-1", "w-0").stateful_owner(), None);
+        assert_eq!(pod(&owner, "", "").stateful_owner(), None);
+    }
+
+    #[test]
+    fn accepts_nulls_and_unknown_fields() {
+        let pod = json!({
+            "metadata": {"name": null, "ownerReferences": null}, "spec": null, "new": [1],
+        });
+        assert_eq!(PodIdentity::read(&pod), Ok(PodIdentity::default()));
+        assert_eq!(PodIdentity::read(&json!({})), Ok(PodIdentity::default()));
+        assert!(PodIdentity::read(&json!("no object")).is_err());
+    }
+}
