@@ -6,8 +6,11 @@ set -E
 trap 'FAILED_AT="${BASH_SOURCE[0]:-$0}:$LINENO: $BASH_COMMAND"' ERR
 trap 'explain_end $?' EXIT
 
-CACHE_DIR="${PPS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/persistent-pod-state}"
+# With it, `cd` could go elsewhere, and would print where.
+unset CDPATH
 REPO_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+CACHE_DIR="${PPS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/persistent-pod-state}"
+[[ $CACHE_DIR = /* ]] || CACHE_DIR="$REPO_DIR/$CACHE_DIR"
 
 # die says why, and ends with this code, so that no script that has called another says it again.
 EXPLAINED=99
@@ -30,7 +33,7 @@ step() {
     start=$SECONDS
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
-    trap 'kill "$pid" 2>/dev/null; printf "    %s: stopped by a signal. Its output until then: %s\n" "$label" "$log" >&2; exit "$EXPLAINED"' HUP INT TERM
+    trap 'kill "$pid" 2>/dev/null || true; printf "    %s: stopped by a signal. Its output until then: %s\n" "$label" "$log" >&2; exit "$EXPLAINED"' HUP INT TERM
     while kill -0 "$pid" 2>/dev/null; do
         seconds=$((SECONDS - start))
         if [ -t 2 ]; then
@@ -82,7 +85,7 @@ need_packages() {
 # with_lock NAME COMMAND...: runs the command while no other process of this user runs one under the same name.
 with_lock() {
     local name=$1; shift
-    mkdir -p "$CACHE_DIR"
+    mkdir -p "$CACHE_DIR" || die "$CACHE_DIR cannot be made: set PPS_CACHE_DIR to a folder for what is built once"
     (
         flock -n 9 || { say "waiting for another process that prepares the $name"; flock 9; }
         "$@"

@@ -17,6 +17,8 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
+# Relative paths are those of the checkout.
+cd "$REPO_DIR"
 TOOLS="$REPO_DIR/hack/tools"
 BUILT="$CACHE_DIR/programs"
 CONTROL_PLANE=(kube-apiserver kube-controller-manager kube-scheduler kubectl)
@@ -36,13 +38,19 @@ print_folder() {
     echo "$folder"
 }
 
-# need_space GIB: fails unless the folders that a build writes to have that much space.
+# need_space GIB VARIABLE FOLDER: fails unless the folder, or where it will be, has that much space.
 need_space() {
-    local folder free
-    for folder in "$CACHE_DIR" "${TMPDIR:-/tmp}"; do
-        free="$(df --output=avail -BG "$folder" | tail -n 1 | tr -dc 0-9)"
-        [ "$free" -ge "$1" ] || die "$folder has $free GiB of free space, and $1 GiB are needed: free some, or set PPS_CACHE_DIR and TMPDIR to folders on another disk"
-    done
+    local folder=$3 free
+    until [ -d "$folder" ]; do folder="$(dirname "$folder")"; done
+    free="$(df --output=avail -BG "$folder" | tail -n 1 | tr -dc 0-9)"
+    [ "$free" -ge "$1" ] || die "$folder has $free GiB of free space, and $1 GiB are needed: free some, or set $2 to a folder on another disk"
+}
+
+# need_space_for_go GIB: fails unless Go's own caches, and what it writes meanwhile, have space.
+need_space_for_go() {
+    need_space "$1" GOCACHE "$("$GO" env GOCACHE)"
+    need_space "$1" GOMODCACHE "$("$GO" env GOMODCACHE)"
+    need_space 2 TMPDIR "${TMPDIR:-/tmp}"
 }
 
 # with_go FOLDER: sets GO to a Go that can build the module there: the one on the PATH, else the one of PyPI's package.
@@ -66,16 +74,16 @@ with_go() {
 go_build() {
     local folder=$1 flags=$2
     shift 2
-    cd "$folder"
-    CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off "$GO" build -v -trimpath -ldflags "-s -w $flags" "$@"
+    cd "$folder" || return
+    CGO_ENABLED=0 GOOS=linux GOARCH="$(native_arch)" GOFLAGS=-mod=readonly GOWORK=off "$GO" build -v -trimpath -ldflags "-s -w $flags" "$@"
 }
 
 # use NAME PROGRAM MODULE PACKAGE: sets USED to PROGRAM, else to NAME on the PATH, else to the one of hack/tools/others.
 use() {
     local name=$1 program=$2
-    USED="$(realpath "$(command -v "${program:-$name}")" 2>/dev/null)" || USED=
+    USED="$(realpath -e "$(type -P "${program:-$name}")" 2>/dev/null)" || USED=
     [ -n "$USED" ] || [ -z "$program" ] \
-        || die "${name^^} names $program, which does not exist: set it to a program, or unset it"
+        || die "${name^^} names $program, which is no program: set it to one, or unset it"
     [ -n "$USED" ] || use_built "$name" "$3" "$4"
 }
 
@@ -92,9 +100,10 @@ build() {
     # Another process may have built it while this one waited.
     [ ! -x "$file" ] || return 0
     mkdir -p "${file%/*}"
-    need_space 3
     with_go "$TOOLS/others"
-    step "build $name $version" go_build "$TOOLS/others" "" -o "$file.new" "$package"
+    need_space_for_go 3
+    step "build $name $version" go_build "$TOOLS/others" "" -o "$file.new" "$package" \
+        || die "$name $version cannot be built: see above. If its module cannot be had, set GOPROXY to a mirror"
     mv "$file.new" "$file"
 }
 
@@ -134,14 +143,15 @@ prepare_kubernetes() {
     ! is_complete "$1" || return 0
     rm -rf "$new"
     mkdir -p "$new"
-    have curl || [ "$(id -u)" -ne 0 ] || need_packages curl ca-certificates
-    need_space 2
+    have curl || [ "$(id -u)" -ne 0 ] || (need_packages curl ca-certificates) || true
+    need_space 2 PPS_CACHE_DIR "$CACHE_DIR"
     if ! have curl || ! step "download Kubernetes $VERSION" download_kubernetes "$new"; then
         say "Kubernetes $VERSION cannot be downloaded: building it from its Go module (once; about 7 minutes on 2 cores)"
-        # 4.3 GiB are Go's cache, and 2.4 GiB the modules.
-        need_space 8
         with_go "$MODULE"
-        step "build Kubernetes $VERSION" build_kubernetes "$new"
+        # They take 4.3 and 2.4 GiB.
+        need_space_for_go 5
+        step "build Kubernetes $VERSION" build_kubernetes "$new" \
+            || die "Kubernetes $VERSION can neither be downloaded nor built: see above. Set KUBERNETES_RELEASES or GOPROXY to a mirror, or KUBEBUILDER_ASSETS to a folder with its programs"
     fi
     (cd "$new" && mv "${CONTROL_PLANE[@]}" "${NODE[@]}" "$1")
     rm -rf "$new"
@@ -150,6 +160,7 @@ prepare_kubernetes() {
 kubernetes() {
     local name folder versions links=()
     if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+        [ -z "${KUBERNETES:-}" ] || die "both KUBERNETES and KUBEBUILDER_ASSETS are set: unset one of them"
         for name in etcd "${CONTROL_PLANE[@]}"; do
             [ -x "$KUBEBUILDER_ASSETS/$name" ] || die "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has no executable $name; it must hold etcd ${CONTROL_PLANE[*]} (setup-envtest leaves out the controller manager and the scheduler: take them from the server release), or unset it"
         done

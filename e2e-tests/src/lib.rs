@@ -5,9 +5,9 @@
 //! user does. No process or file outlives a test, however the test ends: see [`supervisor`].
 //!
 //! Modules depend on each other in one direction only: `wait`, `http`, `repository`, `report`,
-//! `metrics`, `programs`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`],
-//! [`sidecar`] ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`browser`] needs only [`supervisor`]
-//! and a free port, and [`plugin`] only [`supervisor`].
+//! `metrics`, `programs`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`],
+//! [`registry`], [`sidecar`] ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`browser`] needs only
+//! [`supervisor`] and a free port, and [`plugin`] only [`supervisor`].
 
 pub mod browser;
 pub mod cluster;

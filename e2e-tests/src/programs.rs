@@ -79,6 +79,11 @@ pub fn kubernetes_version() -> Result<&'static str> {
     let program = Group::Kubernetes.program("kube-apiserver")?;
     let output = Command::new(&program).arg("--version").output();
     let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} --version fails",
+        program.display()
+    );
     let text = String::from_utf8_lossy(&output.stdout);
     let version = text.trim().trim_start_matches("Kubernetes ").to_owned();
     Ok(KNOWN.get_or_init(|| version))

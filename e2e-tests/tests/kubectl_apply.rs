@@ -1,4 +1,5 @@
-//! `kubectl apply -k`, and what comes of it: a second one changes nothing, and a drain respects the budget.
+//! `kubectl apply -k`, and what comes of it: a second one changes nothing, and a drain respects the
+//! budget.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-// Kubernetes v1.34.4, unmodified: hack/control-plane.sh builds its programs where no release can be downloaded.
+// Kubernetes v1.34.4, unmodified: hack/programs.sh builds its programs where no release can be downloaded.
 module persistent-pod-state/tools/kubernetes-1.34
 
 go 1.26.0
