@@ -5,8 +5,8 @@ use pps_admission::SettingsError;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Settings that may be wrong. To read wrong settings is no error: PolicyServer shows the message of
-/// a response, but not that of a failed call.
+/// Settings that may be wrong. To read wrong settings is no error: PolicyServer shows the message
+/// of a response, but not that of a failed call.
 #[derive(Clone, Debug)]
 pub struct Settings(Result<pps_admission::Settings, SettingsError>);
 

@@ -68,7 +68,7 @@ pub(super) fn selector_exclusions(
     unmet(terms.into_iter().enumerate(), node, by, |_, _| by.clone())
 }
 
-/// What a Node lacks of each term, each of which has its place, and `by` says who requires it.
+/// What a Node lacks of each term. A term comes with its index, and `by` says who requires it.
 /// Terms without any match no node.
 fn unmet<'a>(
     terms: impl Iterator<Item = (usize, &'a Value)>,

@@ -8,8 +8,8 @@ const MAX_DIGITS: usize = 18;
 /// Each stands for a thousand times the one before.
 const SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// How many parts a quantity has, of which `parts` make one, rounded up. Nothing if Kubernetes
-/// would refuse it.
+/// A quantity in units of 1/`parts`, rounded up: 1,000 parts read CPU in millicores. `None` if
+/// Kubernetes would refuse the quantity.
 pub(super) fn read(quantity: &Value, parts: i128) -> Option<i64> {
     let nano = match quantity {
         Value::String(text) => parse(text)?,
