@@ -35,26 +35,8 @@ pub(crate) fn measure_size(wasm: &[u8]) -> String {
 
 /// Compares Wasm with native code.
 pub(crate) fn compare_with_native(wasm: &[u8]) -> Result<String> {
-    let layout = Layout::new("bench", 1, 10);
-    let request = layout.request(0);
-    let mut ignored = request.clone();
-    ignored["object"]["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
-    let pps = layout.recorded_pps();
-    let cases = [
-        (
-            "of a ReplicaSet: ignored",
-            Case::new(wasm, &ignored, Some(&pps), false)?,
-        ),
-        (
-            "of a StatefulSet without a PPS",
-            Case::new(wasm, &request, None, false)?,
-        ),
-        (
-            "with a state, PPS of the workload's name",
-            Case::new(wasm, &request, Some(&pps), true)?,
-        ),
-    ];
-    let rows = cases.iter().map(|(name, case)| {
+    let cases = named_cases(wasm)?;
+    let rows = cases.iter().map(|NamedCase { name, case }| {
         let [native, guest, new_instance] = compare([
             &mut || case.run_natively(),
             &mut || case.run_guest(),
@@ -80,6 +62,58 @@ pub(crate) fn compare_with_native(wasm: &[u8]) -> Result<String> {
         "÷ native",
     ];
     Ok(table(&header, rows))
+}
+
+/// Compares the policy with another build of it, each in new instances.
+pub(crate) fn compare_with_baseline(wasm: &[u8], baseline: &[u8]) -> Result<String> {
+    let (cases, baselines) = (named_cases(wasm)?, named_cases(baseline)?);
+    let rows = cases.iter().zip(&baselines).map(|(ours, theirs)| {
+        let [baseline, now] = compare([&mut || theirs.case.run_new_instance(), &mut || {
+            ours.case.run_new_instance();
+        }]);
+        vec![
+            ours.name.to_owned(),
+            micros(baseline.each),
+            micros(now.each),
+            ratio(now.ratio),
+        ]
+    });
+    Ok(table(&["Pod", "baseline", "now", "÷ baseline"], rows))
+}
+
+/// A case and its row's name.
+struct NamedCase {
+    name: &'static str,
+    case: Case,
+}
+
+fn named_cases(wasm: &[u8]) -> Result<Vec<NamedCase>> {
+    let layout = Layout::new("bench", 1, 10);
+    let request = layout.request(0);
+    let mut ignored = request.clone();
+    ignored["object"]["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
+    let mut large = request.clone();
+    // The objects that take the most memory for their bytes.
+    large["object"]["spec"]["unknown"] = vec![json!({"a": 0}); (2 << 20) / 8].into();
+    let pps = layout.recorded_pps();
+    Ok(vec![
+        NamedCase {
+            name: "of a ReplicaSet: ignored",
+            case: Case::new(wasm, &ignored, None, false)?,
+        },
+        NamedCase {
+            name: "of a StatefulSet without a PPS",
+            case: Case::new(wasm, &request, None, false)?,
+        },
+        NamedCase {
+            name: "with a state, PPS of the workload's name",
+            case: Case::new(wasm, &request, Some(&pps), true)?,
+        },
+        NamedCase {
+            name: "with a state, 2 MB of small objects",
+            case: Case::new(wasm, &large, Some(&pps), true)?,
+        },
+    ])
 }
 
 /// Grows the number of Pods that the PPS has recorded, in the form in which the sidecar writes so

@@ -20,7 +20,7 @@ mod report;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use pps_e2e::repository::policy_path;
 
@@ -44,6 +44,9 @@ struct Args {
     /// Only the smallest sizes, once: shows that the measurements work.
     #[arg(long)]
     small: bool,
+    /// Another build of the policy, to compare evaluations with.
+    #[arg(long, value_name = "policy.wasm")]
+    baseline_policy: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,7 +77,7 @@ async fn main() -> Result<()> {
                 .map_or(Ok(()), |file| report::write(file, name, &text))
         };
         match family {
-            Family::Policy => Box::pin(measure_policy(args.small, &publish)).await?,
+            Family::Policy => Box::pin(measure_policy(&args, &publish)).await?,
             Family::Sidecar => Box::pin(measure_sidecar(args.small, &publish)).await?,
             Family::Openkruise if args.families.is_empty() && !openkruise::is_configured() => {
                 eprintln!("skipped: {} is not set", openkruise::MANAGER);
@@ -88,14 +91,20 @@ async fn main() -> Result<()> {
 /// Takes the name and the text of a finished table.
 type Publish<'a> = &'a dyn Fn(&str, String) -> Result<()>;
 
-async fn measure_policy(is_small: bool, publish: Publish<'_>) -> Result<()> {
-    let sizes: &[usize] = if is_small {
+async fn measure_policy(args: &Args, publish: Publish<'_>) -> Result<()> {
+    let sizes: &[usize] = if args.small {
         &[10, 100]
     } else {
         &[10, 100, 1_000, 10_000]
     };
     let wasm = std::fs::read(policy_path())?;
     publish("size", evaluation::measure_size(&wasm))?;
+    if let Some(file) = &args.baseline_policy {
+        let baseline = std::fs::read(file).with_context(|| file.display().to_string())?;
+        let compared = evaluation::compare_with_baseline(&wasm, &baseline)?;
+        // Not for the document: it depends on the file.
+        println!("another build:\n\n{compared}\n");
+    }
     publish("native and Wasm", evaluation::compare_with_native(&wasm)?)?;
     publish(
         "recorded Pods",

@@ -60,6 +60,15 @@ pub(super) fn all() -> Vec<HostileCase> {
     vec![
         HostileCase::new("an annotation of a megabyte", Verdict::Changed)
             .with_pod(|pod| pod["metadata"]["annotations"]["own"] = megabyte.clone().into()),
+        // Each object is a node of a map in the guest's memory: this is what costs the most for
+        // its bytes.
+        HostileCase::new(
+            "two megabytes of objects with one short key",
+            Verdict::Changed,
+        )
+        .with_pod(|pod| pod["spec"]["unknown"] = json!(vec![json!({"a": 0}); (2 << 20) / 8])),
+        HostileCase::new("two megabytes of numbers", Verdict::Changed)
+            .with_pod(|pod| pod["spec"]["unknown"] = json!(vec![0; (2 << 20) / 2])),
         HostileCase::new("a recorded annotation of a megabyte", Verdict::Changed).with_object(
             |object| {
                 object["status"]["podStates"]["web-0"]["annotations"]["ip"] =
