@@ -27,7 +27,6 @@ mod crd;
 mod docs;
 mod docs_kwctl;
 mod docs_pages;
-mod encodings;
 mod faults;
 mod gitops;
 mod harness;

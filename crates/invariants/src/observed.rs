@@ -12,7 +12,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use pps_sidecar::observe::wire::{Item, Malformed};
+use pps_sidecar::observe::objects::{Item, Malformed};
 use serde_json::{Map, Value};
 
 pub use self::kinds::{check_definition, check_whitelist};

@@ -3,8 +3,8 @@
 
 pub(crate) mod client;
 pub mod discovery;
+pub mod objects;
 pub(crate) mod openkruise;
 pub(crate) mod watch;
-pub mod wire;
 
-pub use self::watch::Merge;
+pub use self::watch::{LineError, Merge, Page, lines, read_event};

@@ -156,6 +156,7 @@ async fn record(
     loop {
         let due = worker.next_due();
         tokio::select! {
+            failure = worker.watching.first_failure() => return Err(failure),
             observation = observations.recv() => {
                 let Some(observation) = observation else { anyhow::bail!("all watches have ended") };
                 worker.apply(observation);
@@ -165,7 +166,6 @@ async fn record(
                 }
             }
             Some(result) = worker.writes.next_result() => worker.on_write_done(result.context("a write has failed")?),
-            failure = worker.watching.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),

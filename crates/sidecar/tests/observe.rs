@@ -6,8 +6,6 @@
 mod api;
 #[path = "observe/broken.rs"]
 mod broken;
-#[path = "observe/encodings.rs"]
-mod encodings;
 #[path = "observe/pages.rs"]
 mod pages;
 #[path = "observe/reads.rs"]

@@ -2,7 +2,7 @@
 
 use pps_recorder::facts::store::Update;
 use pps_sidecar::observe::discovery::{Discovery, WatchAction};
-use pps_sidecar::observe::wire::{self, Encoded};
+use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
 use super::{name_of, read};
@@ -27,13 +27,12 @@ pub(super) fn config(list: &str) -> Value {
 fn discovery() -> Discovery {
     let mut discovery = Discovery::new(NAMESPACE);
     discovery.apply_definitions(Update::Begin(0));
-    let item =
-        wire::read_definition(Encoded::Json(&definition("a.io", "Database").to_string())).unwrap();
+    let item = objects::read_definition(&definition("a.io", "Database").to_string()).unwrap();
     discovery.apply_definitions(Update::Apply(item.key, item.fact.unwrap()));
     discovery.apply_definitions(Update::Done);
     discovery.apply_config(Update::Begin(0));
     let list = json!({"workloads": [{"group": "a.io", "kind": "Database"}, {"group": "b.io", "kind": "Cache"}]});
-    let item = wire::read_config(Encoded::Json(&config(&list.to_string()).to_string())).unwrap();
+    let item = objects::read_config(&config(&list.to_string()).to_string()).unwrap();
     discovery.apply_config(Update::Apply(item.key, item.fact.unwrap()));
     discovery.apply_config(Update::Done);
     assert!(matches!(
@@ -47,8 +46,7 @@ fn discovery() -> Discovery {
 /// that is served.
 pub fn check_definition(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Some((object, item)) = read(&text, |text| wire::read_definition(Encoded::Json(text)))
-    else {
+    let Some((object, item)) = read(&text, objects::read_definition) else {
         return;
     };
     assert_eq!(*item.key, *name_of(&object).1);
@@ -129,7 +127,7 @@ pub fn check_whitelist(data: &[u8]) {
         Some((0, object)) => String::from_utf8_lossy(object).into_owned(),
         _ => config(&String::from_utf8_lossy(data)).to_string(),
     };
-    let Some((object, item)) = read(&text, |text| wire::read_config(Encoded::Json(text))) else {
+    let Some((object, item)) = read(&text, objects::read_config) else {
         return;
     };
     let (namespace, name) = name_of(&object);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pps_recorder::demand::{Naming, ReplicasPath};
 use pps_recorder::facts::{GroupKind, NamespacedName};
-use pps_sidecar::observe::wire::{self, Encoded};
+use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
 use super::world::{ANNOTATIONS, LABELS, World, database, keys_in, naming};
@@ -52,8 +52,7 @@ pub fn check_pod(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
     let interest = world.interest.clone();
-    let Some((object, item)) = read(&text, |text| wire::read_pod(Encoded::Json(text), &interest))
-    else {
+    let Some((object, item)) = read(&text, |text| objects::read_pod(text, &interest)) else {
         return;
     };
     assert_eq!(item.key, key_of(&object));
@@ -128,9 +127,7 @@ pub fn check_node(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
     let interest = world.interest.clone();
-    let Some((object, item)) = read(&text, |text| {
-        wire::read_node(Encoded::Json(text), &interest)
-    }) else {
+    let Some((object, item)) = read(&text, |text| objects::read_node(text, &interest)) else {
         return;
     };
     assert_eq!(*item.key, *name_of(&object).1);
@@ -177,8 +174,8 @@ pub fn check_workload(data: &[u8]) {
         _ => (database(), Some(naming())),
     };
     let reader = |text: &str| match &naming {
-        None => wire::read_stateful_set(Encoded::Json(text)),
-        Some(naming) => wire::read_custom_workload(Encoded::Json(text), "a.io/v1", naming),
+        None => objects::read_stateful_set(text),
+        Some(naming) => objects::read_custom_workload(text, "a.io/v1", naming),
     };
     let Some((object, item)) = read(&text, reader) else {
         return;
@@ -229,7 +226,7 @@ pub fn check_workload(data: &[u8]) {
 /// no other one than those of the same workload. Only its own keys are recorded in it.
 pub fn check_object(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Some((object, item)) = read(&text, |text| wire::read_pps(Encoded::Json(text))) else {
+    let Some((object, item)) = read(&text, objects::read_pps) else {
         return;
     };
     assert_eq!(item.key, key_of(&object));
@@ -252,7 +249,7 @@ pub fn check_object(data: &[u8]) {
         // What was read can be read again.
         let again =
             json!({"metadata": object["metadata"], "spec": fact.spec, "status": {}}).to_string();
-        let again = wire::read_pps(Encoded::Json(&again)).unwrap();
+        let again = objects::read_pps(&again).unwrap();
         assert_eq!(
             (again.unreadable, again.fact.unwrap().spec),
             (None, fact.spec.clone())

@@ -1,12 +1,17 @@
 //! The bytes of a watch.
 
 use std::collections::BTreeMap;
+use std::io;
 
+use bytes::Bytes;
+use futures::executor::block_on_stream;
+use futures::stream;
+use kube::core::WatchEvent;
 use pps_recorder::facts::NamespacedName;
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
-use pps_sidecar::observe::Merge;
-use pps_sidecar::observe::wire::{self, Encoding, Event, Events, Item};
+use pps_sidecar::observe::objects::{self, Item};
+use pps_sidecar::observe::{Merge, lines, read_event};
 
 /// The longest line.
 const LONGEST: usize = 2048;
@@ -36,33 +41,25 @@ fn follow(data: &[u8], size: usize, relists: bool) -> BTreeMap<String, bool> {
         // This list never arrives.
         merge.begin_list(0);
     }
-    let mut lines = Events::new(Encoding::Json, LONGEST);
-    for piece in data.chunks(size.min(data.len().max(1))) {
-        lines.push(piece);
-        // A line that is too long ends the watch.
-        while let Ok(Some(line)) = lines.next_event() {
-            let (object, is_deleted) = match Event::read(&line) {
-                Ok(Event::Applied(object)) => (object, false),
-                Ok(Event::Deleted(object)) => (object, true),
-                Ok(Event::Bookmark(_) | Event::Error { .. }) | Err(_) => continue,
-            };
-            let Ok(item) = wire::read_pod(object, &interest) else {
-                continue;
-            };
-            let Item {
-                key,
-                resource_version,
-                fact,
-                unreadable,
-            } = item;
-            let item = Item {
-                key,
-                resource_version,
-                fact: fact.map(|fact| fact.ready),
-                unreadable,
-            };
-            pods.apply_all(merge.event(item, is_deleted));
-        }
+    let pieces = data.chunks(size.min(data.len().max(1)));
+    let chunks: Vec<io::Result<Bytes>> = pieces.map(|piece| Ok(piece.to_vec().into())).collect();
+    // A line that is too long ends the watch.
+    for line in block_on_stream(lines(stream::iter(chunks), LONGEST)).map_while(Result::ok) {
+        let (object, is_deleted) = match read_event(&line) {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
+            Ok(WatchEvent::Deleted(object)) => (object, true),
+            Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_)) | Err(_) => continue,
+        };
+        let Ok(item) = objects::read_pod(object.get(), &interest) else {
+            continue;
+        };
+        let item = Item {
+            key: item.key,
+            resource_version: item.resource_version,
+            fact: item.fact.map(|fact| fact.ready),
+            unreadable: item.unreadable,
+        };
+        pods.apply_all(merge.event(item, is_deleted));
     }
     pods.0
 }

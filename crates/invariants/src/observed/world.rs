@@ -8,7 +8,7 @@ use pps_recorder::demand::{Naming, ReplicasPath};
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
-use pps_sidecar::observe::wire::{self, Encoded};
+use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
 /// How many writes an object may need until nothing is left to write.
@@ -87,10 +87,10 @@ impl World {
         };
         let index = &mut world.index;
         index.apply_objects(Update::Begin(0));
-        let item = wire::read_pps(Encoded::Json(&object("web").to_string())).unwrap();
+        let item = objects::read_pps(&object("web").to_string()).unwrap();
         index.apply_objects(Update::Apply(item.key, item.fact.unwrap()));
         index.apply_objects(Update::Done);
-        let item = wire::read_stateful_set(Encoded::Json(&workload("web").to_string())).unwrap();
+        let item = objects::read_stateful_set(&workload("web").to_string()).unwrap();
         index.watch_kind(database());
         for kind in [GroupKind::stateful_set(), database()] {
             index.apply_workloads(&kind, Update::Begin(0));
@@ -113,14 +113,14 @@ impl World {
         self.listed_revision = self.interest.revision();
         self.index.apply_nodes(Update::Begin(self.listed_revision));
         for text in &self.nodes {
-            let item = wire::read_node(Encoded::Json(text), &self.interest).unwrap();
+            let item = objects::read_node(text, &self.interest).unwrap();
             self.index
                 .apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
         }
         self.index.apply_nodes(Update::Done);
         self.index.apply_pods(Update::Begin(self.listed_revision));
         for text in &self.pods {
-            if let Ok(item) = wire::read_pod(Encoded::Json(text), &self.interest)
+            if let Ok(item) = objects::read_pod(text, &self.interest)
                 && let Some(fact) = item.fact
             {
                 self.index.apply_pods(Update::Apply(item.key, fact));
@@ -131,7 +131,7 @@ impl World {
 
     pub(super) fn apply_pod(&mut self, text: &str, key: NamespacedName, fact: Option<PodFact>) {
         self.pods.retain(|known| {
-            wire::read_pod(Encoded::Json(known), &self.interest).is_ok_and(|item| item.key != key)
+            objects::read_pod(known, &self.interest).is_ok_and(|item| item.key != key)
         });
         self.pods.push(text.to_owned());
         self.index
@@ -140,7 +140,7 @@ impl World {
 
     pub(super) fn apply_node(&mut self, text: &str, key: Arc<str>, fact: NodeFact) {
         self.nodes.retain(|known| {
-            wire::read_node(Encoded::Json(known), &self.interest).is_ok_and(|item| item.key != key)
+            objects::read_node(known, &self.interest).is_ok_and(|item| item.key != key)
         });
         self.nodes.push(text.to_owned());
         self.index.apply_nodes(Update::Apply(key, fact));

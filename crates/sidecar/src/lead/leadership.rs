@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ impl Term {
 #[derive(Clone, Debug)]
 pub(crate) struct Leadership {
     term: watch::Receiver<Term>,
+    /// Set once this process must not write again, whatever the Lease says.
+    is_revoked: Arc<AtomicBool>,
     /// Without an election. Dropping it would signal the end of one.
     #[cfg_attr(
         not(test),
@@ -73,7 +76,11 @@ pub(crate) struct Leadership {
 
 impl Leadership {
     pub(super) fn new(term: watch::Receiver<Term>) -> Self {
-        Self { term, fixed: None }
+        Self {
+            term,
+            is_revoked: Arc::default(),
+            fixed: None,
+        }
     }
 
     /// Of a process that always leads, because it is the only one, or never, because it writes
@@ -86,6 +93,7 @@ impl Leadership {
         });
         Self {
             term,
+            is_revoked: Arc::default(),
             fixed: Some(Arc::new(sender)),
         }
     }
@@ -100,8 +108,16 @@ impl Leadership {
 
     /// The number of the current term; `None` if this process does not lead.
     pub(crate) fn term(&self) -> Option<u64> {
+        if self.is_revoked.load(Ordering::Relaxed) {
+            return None;
+        }
         let term = *self.term.borrow();
         term.is_running(now()).then_some(term.number)
+    }
+
+    /// Ends all writing of this process at once: what it knows is no longer true, and it ends.
+    pub(crate) fn revoke(&self) {
+        self.is_revoked.store(true, Ordering::Relaxed);
     }
 
     /// Waits for a change. Returns false if the election has ended.

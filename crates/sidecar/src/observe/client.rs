@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use tokio::time::timeout;
 use tower::util::MapResponseLayer;
 
-use super::wire::describe as describe_json_error;
+use super::objects::describe as describe_json_error;
 
 pub(super) const LARGEST_REFUSAL: usize = 1 << 20;
 /// The longest time without a byte of a body.

@@ -14,10 +14,9 @@ use tracing::{debug, info, warn};
 
 use super::client::{bounded, code, describe};
 use super::watch::{Observation, Watches};
-use super::wire::key_of;
 use crate::lead::holder;
 use crate::telemetry::metrics::Metrics;
-use pps_recorder::facts::{Notice, Subject};
+use pps_recorder::facts::{NamespacedName, Notice, Subject};
 
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
@@ -67,7 +66,11 @@ impl Manager {
     pub(crate) fn notice(&self) -> Option<Notice> {
         let lease = &self.last.as_ref()?.metadata;
         let uid = lease.uid.as_deref().unwrap_or_default();
-        let subject = Subject::new("coordination.k8s.io/v1", "Lease", key_of(lease), uid);
+        let key = NamespacedName::new(
+            lease.namespace.as_deref().unwrap_or_default(),
+            lease.name.as_deref().unwrap_or_default(),
+        );
+        let subject = Subject::new("coordination.k8s.io/v1", "Lease", key, uid);
         let message = "OpenKruise's manager also writes PersistentPodState status: remove it or \
                        its permission to write them, or start this sidecar with --recorder \
                        openkruise";

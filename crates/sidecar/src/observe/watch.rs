@@ -1,15 +1,14 @@
 //! Watches: one task for each resource sends what it observes into a channel. Converts objects to
 //! facts before they are stored, retries forever, and reports whether each watch works.
 //!
-//! Why not kube's `watcher`: it takes pages of any size into memory, it drops the watch to list
-//! again, so that no change is seen meanwhile, and it resumes at a version that etcd no longer has
-//! after a restore, and then hears nothing. Here pages are bounded in bytes and shrink, a new list
-//! runs beside the watch ([`Merge`]), and the version is checked.
+//! ARCHITECTURE.md says why this is no `watcher` of kube.
 
 mod follow;
 mod merge;
+mod refusal;
 mod requests;
 mod source;
+mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +24,16 @@ use pps_recorder::kinds;
 use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
 
+pub(crate) use self::follow::StoreWentBack;
 pub use self::merge::Merge;
+pub(crate) use self::refusal::{LONGEST_WAIT, Refusal};
 pub(crate) use self::requests::Relist;
 use self::requests::Relisting;
 use self::source::PAGES_AT_ONCE;
-pub(crate) use self::source::{Source, WatchError, api_resource};
+pub(crate) use self::source::{PageBody, Source, WatchError, api_resource};
+pub use self::stream::{LineError, Page, lines, read_event};
 use crate::observe::discovery::WatchId;
-use crate::observe::wire;
+use crate::observe::objects;
 use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::WatchState;
@@ -123,7 +125,7 @@ impl Watches {
         Source::new::<O>(self.client.clone(), &(), self.namespace.as_deref(), page)
     }
 
-    pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
+    pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) -> StoreWentBack {
         let source = self.namespaced::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE);
         let relisting = Relisting::new(relist, DEFINITION_DELAY);
         let observation = Observation::PersistentPodStates;
@@ -132,41 +134,37 @@ impl Watches {
             None,
             source,
             relisting,
-            wire::read_pps,
+            objects::read_pps,
             observation,
         )
-        .await;
+        .await
     }
 
-    pub(crate) async fn watch_stateful_sets(self) {
+    pub(crate) async fn watch_stateful_sets(self) -> StoreWentBack {
         let id = WatchId {
             kind: GroupKind::stateful_set(),
             number: 0,
         };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = self
-            .namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE)
-            .prefer_protobuf();
+        let source = self.namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE);
         self.follow(
             "statefulsets",
             None,
             source,
             Relisting::fixed(),
-            wire::read_stateful_set,
+            objects::read_stateful_set,
             observation,
         )
-        .await;
+        .await
     }
 
-    pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) {
+    pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) -> StoreWentBack {
         let (name, naming) = (resource_name(&resource), resource.naming.clone());
         let api = api_resource(resource);
         let namespace = self.namespace.as_deref();
         let source =
             Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE);
-        let read = |object: wire::Encoded<'_>| {
-            wire::read_custom_workload(object, &api.api_version, &naming)
-        };
+        let read = |object: &str| objects::read_custom_workload(object, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
         self.follow(
             &name,
@@ -176,12 +174,12 @@ impl Watches {
             read,
             observation,
         )
-        .await;
+        .await
     }
 
-    pub(crate) async fn watch_definitions(self) {
+    pub(crate) async fn watch_definitions(self) -> StoreWentBack {
         let source = self.cluster::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
-        let (read, observation) = (wire::read_definition, Observation::Definitions);
+        let (read, observation) = (objects::read_definition, Observation::Definitions);
         self.follow(
             "customresourcedefinitions",
             None,
@@ -190,13 +188,13 @@ impl Watches {
             read,
             observation,
         )
-        .await;
+        .await
     }
 
-    pub(crate) async fn watch_config(self, namespace: String) {
+    pub(crate) async fn watch_config(self, namespace: String) -> StoreWentBack {
         let source = Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1)
             .named(CONFIG_MAP);
-        let (read, observation) = (wire::read_config, Observation::Config);
+        let (read, observation) = (objects::read_config, Observation::Config);
         self.follow(
             "configmaps",
             None,
@@ -205,15 +203,12 @@ impl Watches {
             read,
             observation,
         )
-        .await;
+        .await
     }
 
-    pub(crate) async fn watch_namespaces(self, selector: String) {
-        let source = self
-            .cluster::<Namespace>(PODS_PAGE_SIZE)
-            .only_metadata()
-            .prefer_protobuf();
-        let (source, read) = (source.selected(&selector), wire::read_namespace);
+    pub(crate) async fn watch_namespaces(self, selector: String) -> StoreWentBack {
+        let source = self.cluster::<Namespace>(PODS_PAGE_SIZE).only_metadata();
+        let (source, read) = (source.selected(&selector), objects::read_namespace);
         self.follow(
             "namespaces",
             None,
@@ -222,25 +217,22 @@ impl Watches {
             read,
             Observation::Namespaces,
         )
-        .await;
+        .await
     }
 
-    pub(crate) async fn watch_pods(self, relist: Relist) {
-        let source = self.namespaced::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
-        let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
+    pub(crate) async fn watch_pods(self, relist: Relist) -> StoreWentBack {
+        let source = self.namespaced::<Pod>(PODS_PAGE_SIZE);
+        let read = |object: &str| objects::read_pod(object, &self.interest);
         let relisting = Relisting::new(relist, Duration::ZERO);
         self.follow("pods", None, source, relisting, read, Observation::Pods)
-            .await;
+            .await
     }
 
-    pub(crate) async fn watch_nodes(self, relist: Relist) {
-        let source = self
-            .cluster::<Node>(PODS_PAGE_SIZE)
-            .only_metadata()
-            .prefer_protobuf();
-        let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);
+    pub(crate) async fn watch_nodes(self, relist: Relist) -> StoreWentBack {
+        let source = self.cluster::<Node>(PODS_PAGE_SIZE).only_metadata();
+        let read = |object: &str| objects::read_node(object, &self.interest);
         let relisting = Relisting::new(relist, Duration::ZERO);
         self.follow("nodes", None, source, relisting, read, Observation::Nodes)
-            .await;
+            .await
     }
 }

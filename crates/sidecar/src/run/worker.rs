@@ -67,14 +67,15 @@ impl Worker {
         index.select_namespaces(&args.namespace_selector);
         index.size_limit = args.max_object_size.saturating_mul(1024);
         index.change_compact_form(|form| form.is_off = args.compact_states != CompactStates::Auto);
-        let mut term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
+        let mut term =
+            CurrentTerm::new(leadership.clone(), watches.client.clone(), metrics.clone());
         term.writer.namespace_selector = args.namespace_selector.as_str().into();
         term.namespace.clone_from(&args.namespace);
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
             writes: Writes::default(),
-            watching: Watching::new(watches),
+            watching: Watching::new(watches, leadership),
             absences: Absences::new(args),
             term,
             manager: Manager::default(),

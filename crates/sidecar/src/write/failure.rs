@@ -9,8 +9,7 @@ use pps_core::shorten_to;
 use serde_json::json;
 
 use crate::observe::client::describe;
-use crate::observe::watch::WatchError;
-use crate::observe::wire::{LONGEST_WAIT, Refusal};
+use crate::observe::watch::{LONGEST_WAIT, Refusal, WatchError};
 
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;

@@ -24,8 +24,8 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
-use crate::observe::watch::{Source, WatchError, api_resource};
-use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
+use crate::observe::objects::{self, Item, Malformed};
+use crate::observe::watch::{PageBody, Source, WatchError, api_resource};
 use pps_recorder::decide::index::{LossCheck, StatusWrite};
 use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
@@ -37,8 +37,7 @@ use pps_recorder::facts::{
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six
-/// times as many bytes in JSON at most; an API server that takes larger ones answers with protobuf
-/// for all kinds but custom ones.
+/// times as many bytes in JSON at most.
 const LARGEST_READ: usize = 16 << 20;
 
 const PODS_PER_PAGE: u32 = 50;
@@ -123,16 +122,14 @@ impl Writer {
         let WorkloadKey { object: key, kind } = key;
         self.expect_in_scope(&key.namespace).await?;
         if *kind == GroupKind::stateful_set() {
-            let source = self
-                .source::<StatefulSet>(&(), &key.namespace)
-                .prefer_protobuf();
+            let source = self.source::<StatefulSet>(&(), &key.namespace);
             return self
                 .read(
                     "StatefulSet",
                     source,
                     key,
                     &key.name,
-                    wire::read_stateful_set,
+                    objects::read_stateful_set,
                 )
                 .await;
         }
@@ -146,8 +143,7 @@ impl Writer {
         let naming = resource.naming.clone();
         let api = api_resource(resource);
         let source = self.source::<DynamicObject>(&api, &key.namespace);
-        let read =
-            |object: Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
+        let read = |object: &str| objects::read_custom_workload(object, &api.api_version, &naming);
         self.read(&api.kind, source, key, &key.name, read).await
     }
 
@@ -159,8 +155,8 @@ impl Writer {
     async fn current_pps(&self, key: &NamespacedName) -> Result<Option<Box<PpsFact>>, Failure> {
         let source = self.source::<PpsObject>(&(), &key.namespace);
         // The fact itself says whether it can be read.
-        let read = |object: Encoded<'_>| {
-            wire::read_pps(object).map(|item| Item {
+        let read = |object: &str| {
+            objects::read_pps(object).map(|item| Item {
                 unreadable: None,
                 ..item
             })
@@ -176,23 +172,24 @@ impl Writer {
         namespace: &str,
         workload: &WorkloadFact,
     ) -> Result<usize, WatchError> {
-        let source = self
-            .source::<Pod>(&(), namespace)
-            .only_metadata()
-            .prefer_protobuf();
+        let source = self.source::<Pod>(&(), namespace).only_metadata();
         let (mut size, mut token, mut living) = (source.page_size(), None, 0);
         let interest = Interest::default();
         loop {
-            let (message, _turn) = match self.page(&source, token.clone(), size.objects()).await {
+            let (body, _turn) = match self.page(&source, token.clone(), size.objects()).await {
                 Err(WatchError::TooLarge(_)) if size.shrink() => continue,
                 page => page?,
             };
-            size.arrived(message.size());
-            let page = Page::read(&message)?;
+            size.arrived(body.size());
+            let page = body.read()?;
             for pod in page.items {
                 let is_living =
                     |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
-                living += usize::from(wire::read_pod(pod, &interest)?.fact.is_some_and(is_living));
+                living += usize::from(
+                    objects::read_pod(pod.get(), &interest)?
+                        .fact
+                        .is_some_and(is_living),
+                );
             }
             token = page.continue_token;
             if token.is_none()
@@ -211,7 +208,7 @@ impl Writer {
         name: Arc<str>,
         interest: &Interest,
     ) -> Result<Option<NodeFact>, Failure> {
-        let read = |object: Encoded<'_>| wire::read_node(object, interest);
+        let read = |object: &str| objects::read_node(object, interest);
         self.read("Node", self.nodes(), &name, &name, read).await
     }
 
@@ -224,8 +221,8 @@ impl Writer {
         }
         for selector in &eviction.node_selectors {
             let found = async {
-                let (message, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
-                let page = Page::read(&message)?;
+                let (body, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
+                let page = body.read()?;
                 Ok::<_, WatchError>(!page.items.is_empty() || page.continue_token.is_some())
             };
             let failure =
@@ -250,16 +247,14 @@ impl Writer {
                 source,
                 namespace,
                 namespace,
-                wire::read_namespace,
+                objects::read_namespace,
             )
             .await?;
         found.ok_or(Failure::Conflict)
     }
 
     fn nodes(&self) -> Source {
-        Source::new::<Node>(self.client.clone(), &(), None, 1)
-            .only_metadata()
-            .prefer_protobuf()
+        Source::new::<Node>(self.client.clone(), &(), None, 1).only_metadata()
     }
 
     async fn read_pod(
@@ -267,8 +262,8 @@ impl Writer {
         key: NamespacedName,
         interest: &Interest,
     ) -> Result<Option<PodFact>, Failure> {
-        let source = self.source::<Pod>(&(), &key.namespace).prefer_protobuf();
-        let read = |object: Encoded<'_>| wire::read_pod(object, interest);
+        let source = self.source::<Pod>(&(), &key.namespace);
+        let read = |object: &str| objects::read_pod(object, interest);
         self.read("Pod", source, &key, &key.name, read).await
     }
 
@@ -288,13 +283,13 @@ impl Writer {
         source: Source,
         key: &K,
         name: &str,
-        read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
+        read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
     ) -> Result<Option<F>, Failure> {
         let found = async {
             // Without a limit, as it could come before the selection.
-            let (message, _turn) = self.page(&source.named(name), None, 0).await?;
-            for object in Page::read(&message)?.items {
-                let item = read(object)?;
+            let (body, _turn) = self.page(&source.named(name), None, 0).await?;
+            for object in body.read()?.items {
+                let item = read(object.get())?;
                 if item.key == *key {
                     return item
                         .unreadable
@@ -315,7 +310,7 @@ impl Writer {
         source: &Source,
         token: Option<String>,
         objects: u32,
-    ) -> Result<(Message, Option<SemaphorePermit<'_>>), WatchError> {
+    ) -> Result<(PageBody, Option<SemaphorePermit<'_>>), WatchError> {
         // The semaphore is never closed.
         let turn = self.reads.acquire().await.ok();
         let page = timeout(
@@ -323,10 +318,7 @@ impl Writer {
             source.clone().page(token, objects, LARGEST_READ, None),
         )
         .await;
-        Ok((
-            page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??.message,
-            turn,
-        ))
+        Ok((page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??, turn))
     }
 }
 

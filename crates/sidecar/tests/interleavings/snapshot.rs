@@ -7,7 +7,7 @@ use pps_recorder::demand::{Naming, ReplicasPath};
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NodeFact, PodFact, PpsFact, WorkloadFact};
-use pps_sidecar::observe::wire::{self, Encoded};
+use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
 use super::cluster::{Name, Node, Pod, Pps, WORKLOADS, Workload};
@@ -207,7 +207,7 @@ pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
         status["podIP"] = ip.into();
     }
     let pod = json!({"metadata": metadata, "spec": {"nodeName": pod.node}, "status": status});
-    wire::read_pod(Encoded::Json(&pod.to_string()), interest)
+    objects::read_pod(&pod.to_string(), interest)
         .unwrap()
         .fact
         .unwrap()
@@ -221,7 +221,7 @@ pub(crate) fn node_fact(name: Name, node: &Node, interest: &Interest) -> NodeFac
         .collect();
     let node =
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    wire::read_node(Encoded::Json(&node.to_string()), interest)
+    objects::read_node(&node.to_string(), interest)
         .unwrap()
         .fact
         .unwrap()
@@ -238,14 +238,15 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
             "kruise.io/required-persistent-topology": "zone"});
     }
     let workload = json!({"metadata": metadata, "spec": workload.spec});
-    let text = workload.to_string();
-    let text = Encoded::Json(&text);
+    let text = &workload.to_string();
     let item = match number {
-        0 => wire::read_stateful_set(text),
-        1 => wire::read_custom_workload(text, api_version, &Naming::StatefulSet),
-        _ => {
-            wire::read_custom_workload(text, api_version, &Naming::Custom(ReplicasPath::default()))
-        }
+        0 => objects::read_stateful_set(text),
+        1 => objects::read_custom_workload(text, api_version, &Naming::StatefulSet),
+        _ => objects::read_custom_workload(
+            text,
+            api_version,
+            &Naming::Custom(ReplicasPath::default()),
+        ),
     };
     item.unwrap().fact.unwrap()
 }

@@ -274,6 +274,18 @@ impl Sidecar {
         });
     }
 
+    /// Waits until the process has ended, and returns its exit code.
+    pub(crate) fn wait_for_end(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "the process does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub(crate) fn wait_for_log(&self, text: &str) {
         wait_for(&format!("{text:?} in the log"), || {
             self.log().contains(text)

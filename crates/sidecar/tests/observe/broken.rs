@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::encodings::{PROTOBUF, envelope, frame, list, message, others, ready_pod_message};
 use super::*;
+
+const JSON: &str = "Content-Type: application/json";
+const PROTOBUF: &str = "Content-Type: application/vnd.kubernetes.protobuf";
 
 /// Answers to lists and watches of Pods, one after the other; the last one again and again.
 /// Everything else works.
@@ -27,8 +29,35 @@ fn api(lists: &'static [fn() -> Answer], watches: &'static [fn() -> Answer]) -> 
     })
 }
 
+/// A cluster with the StatefulSets a, b and c, without their Pods.
+fn others(method: &str, path: &str) -> Answer {
+    const SETS: [&str; 3] = ["a", "b", "c"];
+    match path {
+        _ if method == "PATCH" => Answer::Body(
+            200,
+            json!({"metadata": {"resourceVersion": "99"}}).to_string(),
+        ),
+        _ if is_watch(path) => Answer::silence(),
+        _ if path.contains("/nodes") => Answer::list(10, &[node()], ""),
+        _ if path.contains("/statefulsets") => {
+            Answer::list(10, &SETS.map(|set| stateful_set(set).to_string()), "")
+        }
+        _ if path.contains(PPS) => {
+            Answer::list(10, &SETS.map(|set| pps(set, 9, "ip").to_string()), "")
+        }
+        _ => empty(path),
+    }
+}
+
 fn pods_list() -> Answer {
-    Answer::Encoded(200, PROTOBUF, list(10, &[ready_pod_message("a", 5)]))
+    let pod = ready_pod("a", 5, &json!({"ip": "10.0.0.7"}));
+    Answer::list(10, &[pod.to_string()], "")
+}
+
+/// An event that shows that the Pod of a StatefulSet is Ready, as a line of a watch.
+fn ready_event(set: &str, version: u64) -> Vec<u8> {
+    let pod = ready_pod(set, version, &json!({"ip": "10.0.0.7"}));
+    (event("ADDED", &pod) + "\n").into_bytes()
 }
 
 /// A watch that sends these bytes, and stays open or is cut off then.
@@ -43,7 +72,7 @@ fn watch(headers: &'static str, bytes: Vec<u8>, stays_open: bool) -> Answer {
 
 /// A watch that shows that a Pod of StatefulSet b is Ready.
 fn good_watch() -> Answer {
-    watch(PROTOBUF, frame("ADDED", &ready_pod_message("b", 30)), true)
+    watch(JSON, ready_event("b", 30), true)
 }
 
 /// The sidecar, after it has recorded the Pods of the list and of the good watch.
@@ -59,10 +88,10 @@ fn record_after_failures(api: &Api, errors: &[&str]) -> Sidecar {
 }
 
 #[test]
-fn reports_and_retries_lists_that_are_neither_json_nor_protobuf() {
+fn reports_and_retries_lists_that_are_no_json() {
     let api = api(
         &[
-            || Answer::Encoded(200, PROTOBUF, b"k8x\0".to_vec()),
+            || Answer::Encoded(200, PROTOBUF, b"k8s\0\x0a\0".to_vec()),
             || {
                 Answer::Encoded(
                     200,
@@ -75,7 +104,11 @@ fn reports_and_retries_lists_that_are_neither_json_nor_protobuf() {
         ],
         &[good_watch],
     );
-    let sidecar = record_after_failures(&api, &["it begins neither like JSON nor like protobuf"]);
+    let errors = [
+        "the answer cannot be read: expected value",
+        "the answer cannot be read: expected struct ObjectList",
+    ];
+    let sidecar = record_after_failures(&api, &errors);
     assert!(!sidecar.log().contains(SECRET));
     assert_eq!(
         api.count(&["GET", "/pods?", "limit=250", "accept-encoding: gzip"]),
@@ -88,81 +121,48 @@ fn reports_and_retries_lists_that_are_cut_or_damaged_between_their_objects() {
     let api = api(
         &[
             || {
-                // The number in place of a Pod may hide others.
-                let pods = message(&[
-                    (1, &message(&[(2, b"10")])),
-                    (2, &ready_pod_message("a", 5)),
-                ]);
-                Answer::Encoded(200, PROTOBUF, envelope(&[&pods[..], &[2 << 3, 7]].concat()))
+                let pod = ready_pod("a", 5, &json!({}));
+                let page = format!(
+                    r#"{{"metadata": {{"resourceVersion": "10"}}, "items": [{pod} {pod}]}}"#
+                );
+                Answer::Body(200, page)
             },
             || {
-                let whole = list(10, &[ready_pod_message("a", 5)]);
-                Answer::Encoded(200, PROTOBUF, whole[..whole.len() / 2].to_vec())
+                let Answer::Body(code, page) = pods_list() else {
+                    panic!("a list is a body");
+                };
+                Answer::Body(code, page[..page.len() / 2].to_owned())
             },
             pods_list,
         ],
         &[good_watch],
     );
-    record_after_failures(
-        &api,
-        &["the answer cannot be read: the protobuf is damaged"],
-    );
+    record_after_failures(&api, &["expected `,` or `]`", "EOF while parsing"]);
     assert_eq!(api.count(&["GET", "/pods?", "limit=250"]), 3);
-}
-
-#[test]
-fn a_list_in_json_is_read_although_protobuf_was_asked_for() {
-    let api = api(
-        &[|| {
-            let pod = ready_pod("a", 5, &json!({"ip": "10.0.0.7"}));
-            let page = json!({"metadata": {"resourceVersion": "10"}, "items": [pod]}).to_string();
-            Answer::Encoded(200, "Content-Type: application/json", page.into_bytes())
-        }],
-        &[|| {
-            let line = event("ADDED", &ready_pod("b", 30, &json!({}))) + "\n";
-            watch("Content-Type: application/json", line.into_bytes(), true)
-        }],
-    );
-    record_after_failures(&api, &[]);
 }
 
 #[test]
 fn reads_answers_whose_content_type_is_missing_or_wrong() {
     let api = api(
         &[|| {
-            Answer::Encoded(
-                200,
-                "X-Content-Type: none",
-                list(10, &[ready_pod_message("a", 5)]),
-            )
+            let Answer::Body(code, page) = pods_list() else {
+                panic!("a list is a body");
+            };
+            Answer::Encoded(code, "X-Content-Type: none", page.into_bytes())
         }],
         &[
+            || watch(PROTOBUF, ready_event("c", 29), false),
             || {
-                let line = event("ADDED", &ready_pod("c", 29, &json!({}))) + "\n";
-                watch(PROTOBUF, line.into_bytes(), false)
-            },
-            || {
-                let headers = "Content-Type: application/octet-stream";
-                watch(headers, frame("ADDED", &ready_pod_message("b", 30)), true)
+                watch(
+                    "Content-Type: application/octet-stream",
+                    ready_event("b", 30),
+                    true,
+                )
             },
         ],
     );
     record_after_failures(&api, &[]);
     api.wait_for_requests(1, &["PATCH", "/c/status", r#""c-0":{"#]);
-}
-
-#[test]
-fn protobuf_that_was_not_asked_for_is_no_list_without_objects() {
-    let api = Api::start(|method, path| {
-        if path.contains(PPS) && !is_watch(path) && method == "GET" {
-            return Answer::Encoded(200, PROTOBUF, list(10, &[]));
-        }
-        others(method, path)
-    });
-    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    sidecar.wait_for_log("it is protobuf, which was not asked for");
-    api.wait_for_requests(2, &["GET", PPS]);
-    assert!(!sidecar.get("/readyz").starts_with("ok"));
 }
 
 #[test]
@@ -172,18 +172,13 @@ fn a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing() {
         &[
             || {
                 // The connection is cut.
-                let [whole, cut] =
-                    ["c", "b"].map(|set| frame("ADDED", &ready_pod_message(set, 20)));
-                watch(
-                    PROTOBUF,
-                    [&whole[..], &cut[..cut.len() - 1]].concat(),
-                    false,
-                )
+                let [whole, cut] = ["c", "b"].map(|set| ready_event(set, 20));
+                watch(JSON, [&whole[..], &cut[..cut.len() - 2]].concat(), false)
             },
             || {
                 // The API server ends the watch.
-                let cut = frame("ADDED", &ready_pod_message("b", 21));
-                Answer::Encoded(200, PROTOBUF, cut[..cut.len() - 1].to_vec())
+                let cut = ready_event("b", 21);
+                Answer::Encoded(200, JSON, cut[..cut.len() - 2].to_vec())
             },
             good_watch,
         ],
@@ -197,24 +192,43 @@ fn a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing() {
 }
 
 #[test]
-fn reports_and_retries_watches_that_are_neither_json_nor_protobuf() {
+fn an_event_that_arrives_in_parts_is_recorded_when_it_is_complete() {
+    let (sender, pieces) = mpsc::channel();
+    let pieces = Mutex::new(Some(pieces));
+    let api = Api::start(move |method, path| match path {
+        _ if path.contains("/pods") && is_watch(path) => match pieces.lock().unwrap().take() {
+            Some(pieces) => Answer::EncodedWatch(JSON, pieces),
+            None => Answer::silence(),
+        },
+        _ if path.contains("/pods") => pods_list(),
+        _ => others(method, path),
+    });
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
+    api.wait_for_requests(
+        1,
+        &["PATCH", "/a/status", r#""a-0":{"#, "10.0.0.7", "node-1"],
+    );
+    let event = ready_event("b", 11);
+    let (first, last) = event.split_at(event.len() / 2);
+    sender.send(first.to_vec()).unwrap();
+    sender.send(last.to_vec()).unwrap();
+    api.wait_for_requests(1, &["PATCH", "/b/status", r#""b-0":{"#]);
+    sidecar.wait_ready();
+}
+
+#[test]
+fn reports_and_retries_watches_that_are_no_json() {
     let api = api(
         &[pods_list],
         &[
-            // The length of a frame that no object fills.
-            || watch(PROTOBUF, b"\x04\0\0\x01\x0a".to_vec(), true),
-            || watch("Content-Type: text/html", b"<html>".to_vec(), true),
+            // A line that no object fills.
+            || watch(JSON, vec![b' '; (64 << 20) + 1], true),
+            || watch("Content-Type: text/html", b"<html>\n".to_vec(), false),
             || watch("Content-Encoding: gzip", b"not compressed".to_vec(), true),
             good_watch,
         ],
     );
-    record_after_failures(
-        &api,
-        &[
-            "it has an event of 67108865 bytes, more than 67108864",
-            "it begins neither like JSON nor like protobuf",
-        ],
-    );
+    record_after_failures(&api, &["the answer has more than 67108864 bytes"]);
     let from_the_list = [
         "/pods",
         "watch=true",
@@ -225,21 +239,20 @@ fn reports_and_retries_watches_that_are_neither_json_nor_protobuf() {
 }
 
 #[test]
-fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again_in_protobuf() {
+fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again() {
     let api = api(
         &[pods_list],
         &[
             || {
-                let bookmark = message(&[(1, &message(&[(6, b"25")]))]);
-                Answer::Encoded(200, PROTOBUF, frame("BOOKMARK", &bookmark))
+                let bookmark = json!({"kind": "Pod", "apiVersion": "v1",
+                    "metadata": {"resourceVersion": "25"}});
+                let line = event("BOOKMARK", &bookmark) + "\n";
+                Answer::Encoded(200, JSON, line.into_bytes())
             },
             || {
-                // Code 410.
-                let status = [
-                    message(&[(2, b"Failure"), (3, b"too old resource version")]),
-                    vec![6 << 3, 0x9a, 3],
-                ];
-                watch(PROTOBUF, frame("ERROR", &status.concat()), true)
+                let status = json!({"kind": "Status", "status": "Failure", "code": 410,
+                    "message": "too old resource version"});
+                watch(JSON, (event("ERROR", &status) + "\n").into_bytes(), true)
             },
             good_watch,
         ],
@@ -249,6 +262,53 @@ fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again_in_protobuf() {
     let watches =
         |version: &str| api.count(&["/pods", "watch=true", &format!("resourceVersion={version}")]);
     assert_eq!((watches("10"), watches("25"), api.count(&lists)), (2, 1, 2));
+}
+
+#[test]
+fn one_damaged_pod_affects_no_other_and_shows_nothing_in_the_log() {
+    let damaged = |version: u64| {
+        let mut pod = ready_pod("c", version, &json!({}));
+        pod["spec"] = json!(SECRET);
+        pod
+    };
+    let nameless = json!({"metadata": {"uid": SECRET}});
+    let (sender, lines) = mpsc::channel();
+    let lines = Mutex::new(Some(lines));
+    let pods = [damaged(6), nameless.clone(), ready_pod("a", 5, &json!({}))];
+    let pods = pods.map(|pod| pod.to_string());
+    let api = Api::start(move |method, path| match path {
+        _ if path.contains("/pods") && is_watch(path) => match lines.lock().unwrap().take() {
+            Some(lines) => Answer::Watch(lines),
+            None => Answer::silence(),
+        },
+        _ if path.contains("/pods") => Answer::list(10, &pods, ""),
+        _ => others(method, path),
+    });
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false", "--log", "trace"]);
+    for line in [
+        event("MODIFIED", &damaged(11)),
+        event(SECRET, &damaged(12)),
+        event("MODIFIED", &nameless),
+        event("MODIFIED", &ready_pod("b", 13, &json!({}))),
+    ] {
+        sender.send(line).unwrap();
+    }
+    api.wait_for_requests(1, &["PATCH", "/a/status", r#""a-0":{"#]);
+    api.wait_for_requests(1, &["PATCH", "/b/status", r#""b-0":{"#]);
+    sidecar.wait_ready();
+    let metrics = sidecar.get("/metrics");
+    assert!(
+        metrics.contains("unreadable_objects{resource=\"pods\"} 1"),
+        "{metrics}"
+    );
+    let log = sidecar.log();
+    assert_eq!(
+        log.matches("n/c-0").count(),
+        1,
+        "an object is reported once"
+    );
+    let leaks: Vec<&str> = log.lines().filter(|line| line.contains(SECRET)).collect();
+    assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
 #[test]

@@ -141,3 +141,39 @@ fn a_watch_is_opened_again_while_a_list_waits() {
         "the list still waits"
     );
 }
+
+#[test]
+fn a_pending_pod_with_many_terms_costs_little() {
+    // 1.5 MB, as much as etcd takes: Pods that anybody may create.
+    let pod = |number: usize, terms: &str| {
+        let name = format!("a-{number}");
+        format!(
+            r#"{{"metadata": {{"name": "{name}", "namespace": "n", "uid": "{name}", "resourceVersion": "5",
+                "annotations": {{"kruise.io/injected-persistent-pod-state": "a"}}}},
+                "spec": {{"affinity": {{"nodeAffinity": {{"requiredDuringSchedulingIgnoredDuringExecution":
+                    {{"nodeSelectorTerms": [{terms}]}}}}}}}},
+                "status": {{"phase": "Pending"}}}}"#
+        )
+    };
+    let many = |item: &str| vec![item; 1_500_000 / (item.len() + 1)].join(",");
+    let expressions = |items: &str| format!(r#"{{"matchExpressions": [{items}]}}"#);
+    let values = format!(
+        r#"{{"key": "zone", "operator": "In", "values": [{}]}}"#,
+        many(r#""""#)
+    );
+    let pods = [
+        pod(0, &many("{}")),
+        pod(1, &expressions(&many(r#"{"operator":"In"}"#))),
+        pod(2, &expressions(&many("{}"))),
+        pod(3, &expressions(&values)),
+    ];
+    let api = Api::start(move |_, path| match path {
+        _ if path.contains("/pods") && !is_watch(path) => Answer::list(10, &pods, ""),
+        _ => empty(path),
+    });
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
+    sidecar.wait_ready();
+    let peak = sidecar.peak_memory();
+    println!("peak: {} MiB", peak >> 20);
+    assert!(peak < 100 << 20, "{peak}");
+}

@@ -1,6 +1,5 @@
 //! What the sidecar reads before it writes.
 
-use super::encodings::{PROTOBUF, envelope, message};
 use super::*;
 
 /// As many objects as writes run at once, and the Pods of each.
@@ -88,49 +87,4 @@ fn large_pods_that_are_read_before_writes_cost_no_more_memory_than_four_of_them(
     let megabytes = sidecar.peak_memory() >> 20;
     println!("peak: {megabytes} MiB");
     assert!(megabytes < 128, "{megabytes} MiB");
-}
-
-#[test]
-fn pods_are_read_in_protobuf_before_a_write() {
-    let api = moved_pods(|name| {
-        let set = set_of(name);
-        let mut owner = message(&[
-            (1, b"StatefulSet"),
-            (3, set.as_bytes()),
-            (4, format!("set-{set}").as_bytes()),
-            (5, b"apps/v1"),
-        ]);
-        owner.extend([6 << 3, 1]);
-        let metadata = message(&[
-            (1, name.as_bytes()),
-            (3, b"n"),
-            (5, b"uid"),
-            (6, b"7"),
-            (13, &owner),
-        ]);
-        let ready = message(&[(1, b"Ready"), (2, b"True"), (4, &[8, 1])]);
-        let pod = message(&[
-            (1, &metadata),
-            (2, &message(&[(10, b"node-1")])),
-            (3, &message(&[(2, &ready)])),
-        ]);
-        Answer::Encoded(
-            200,
-            PROTOBUF,
-            envelope(&message(&[(1, &message(&[(2, b"11")])), (2, &pod)])),
-        )
-    });
-    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    sidecar.wait_ready();
-    for set in 0..SETS {
-        api.wait_for_requests(1, &["PATCH", &format!("/web{set}/status"), "node-1"]);
-    }
-    assert_eq!(
-        api.count(&[
-            "metadata.name%3D",
-            "/pods",
-            "application/vnd.kubernetes.protobuf"
-        ]),
-        api.count(&["metadata.name%3D", "/pods"])
-    );
 }

@@ -1,61 +1,103 @@
 //! etcd was restored from a backup. The API server answers as a real one does: a watch from a
 //! version that is not reached yet is accepted, shows nothing, and ends after its time. Neither an
-//! event nor a bookmark shows the earlier version.
+//! event nor a bookmark shows the earlier version. So it is asked for.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use super::*;
 
-#[test]
-fn lists_again_when_a_restored_api_server_shows_nothing() {
-    // Each list comes before the restore, and each watch after it.
-    let are_restored = [AtomicBool::new(false), AtomicBool::new(false)];
-    let api = Api::start(move |_, path| {
-        let is_of_nodes = path.contains("/nodes");
-        if !is_of_nodes && !path.contains("/statefulsets") {
-            return empty(path);
-        }
-        let is_restored = &are_restored[usize::from(is_of_nodes)];
-        if is_watch(path) && path.contains("resourceVersion=100") {
-            let is_back = is_restored.swap(true, Ordering::Relaxed);
-            // One watch fails while the API server starts, the other one opens when it is back.
-            if is_of_nodes && !is_back {
-                return Answer::Body(503, json!({"kind": "Status", "code": 503}).to_string());
-            }
-            return Answer::WatchUntil(Duration::from_secs(1));
-        }
-        if is_watch(path) {
-            return Answer::silence();
-        }
-        let (version, count) = if is_restored.load(Ordering::Relaxed) {
-            (50, 1)
+/// What shows the sidecar that the API server has gone back.
+#[derive(Clone, Copy)]
+enum After {
+    /// The watch ends in time, having shown nothing.
+    SilentWatch,
+    /// The watch fails while the API server starts.
+    FailedWatch,
+}
+
+/// A cluster at version 100 with the StatefulSet a, its Node and no Pod. When the watch of Nodes is
+/// opened, etcd is restored to version 50. Shortly after the sidecar was answered so, a Pod of `a`
+/// becomes Ready.
+fn restored(after: After) -> Api {
+    let is_restored = Arc::new(AtomicBool::new(false));
+    let (pods, pod_lines) = mpsc::channel();
+    let pod_lines = Mutex::new(Some(pod_lines));
+    Api::start(move |method, path| {
+        let version = if is_restored.load(Ordering::Relaxed) {
+            50
         } else {
-            (100, 2)
+            100
         };
-        let object = |name: &&str| {
-            if is_of_nodes {
-                json!({"metadata": {"name": name, "resourceVersion": "1"}}).to_string()
-            } else {
-                stateful_set(name).to_string()
+        match path {
+            _ if path.contains("/leases") && method == "GET" => {
+                let status = json!({"kind": "Status", "code": 404, "reason": "NotFound"});
+                Answer::Body(404, status.to_string())
             }
-        };
-        let objects: Vec<String> = ["a", "b"][..count].iter().map(object).collect();
-        Answer::list(version, &objects, "")
-    });
-    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    api.wait_for_requests(1, &["/statefulsets", "watch=true", "resourceVersion=50"]);
-    api.wait_for_requests(1, &["/nodes", "watch=true", "resourceVersion=50"]);
-    assert_eq!(
-        api.count(&["/nodes", "watch=true", "resourceVersion=100"]),
-        1,
-        "checked after a failure"
-    );
-    for resource in ["workloads", "nodes"] {
-        let tracked = format!("tracked_objects{{resource=\"{resource}\"}} 1");
-        api::wait_for(&tracked, || sidecar.get("/metrics").contains(&tracked));
+            _ if method != "GET" => {
+                let written = json!({"metadata": {"name": "x", "resourceVersion": "101"}});
+                Answer::Body(200, written.to_string())
+            }
+            _ if path.contains("/nodes") && is_watch(path) => {
+                is_restored.store(true, Ordering::Relaxed);
+                match after {
+                    After::SilentWatch => Answer::WatchUntil(Duration::from_secs(1)),
+                    After::FailedWatch => {
+                        Answer::Body(503, json!({"kind": "Status", "code": 503}).to_string())
+                    }
+                }
+            }
+            _ if path.contains("/nodes") => {
+                // The question which version the API server has.
+                if path.ends_with("limit=1") {
+                    let pods = pods.clone();
+                    thread::spawn(move || {
+                        thread::sleep(Duration::from_millis(100));
+                        let pod = ready_pod("a", 51, &json!({"ip": "10.0.0.7"}));
+                        let _ = pods.send(event("ADDED", &pod));
+                    });
+                }
+                Answer::list(version, &[node()], "")
+            }
+            _ if path.contains("/pods") && is_watch(path) => {
+                match pod_lines.lock().unwrap().take() {
+                    Some(lines) => Answer::Watch(lines),
+                    None => Answer::silence(),
+                }
+            }
+            _ if is_watch(path) => Answer::silence(),
+            _ if path.contains("/statefulsets") => {
+                Answer::list(version, &[stateful_set("a").to_string()], "")
+            }
+            _ if path.contains(PPS) => Answer::list(version, &[pps("a", 9, "ip").to_string()], ""),
+            _ => empty(path),
+        }
+    })
+}
+
+#[test]
+fn ends_without_writing_when_etcd_was_restored() {
+    for after in [After::SilentWatch, After::FailedWatch] {
+        for arguments in [
+            &["--leader-election", "false"][..],
+            &["--lease-namespace", "n"],
+        ] {
+            let api = restored(after);
+            let mut sidecar = Sidecar::start(&api, arguments);
+            assert_eq!(sidecar.wait_for_end(), Some(1));
+            sidecar.wait_for_log("gone back to an earlier state");
+            let requests = api.requests.lock().unwrap();
+            let noticed = |request: &&String| !request.contains("/nodes?&limit=1 ");
+            let after_that: Vec<_> = requests.iter().skip_while(noticed).collect();
+            assert!(!after_that.is_empty(), "{requests:#?}");
+            assert!(
+                after_that.iter().all(|request| request.starts_with("GET")),
+                "{after_that:#?}"
+            );
+        }
     }
-    sidecar.wait_ready();
 }
 
 #[test]

@@ -9,15 +9,17 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::time::Duration;
 
+use kube::core::WatchEvent;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::merge::Merge;
 use super::requests::{Lister, Relisting, Watcher};
-use super::source::{RawPage, Source, WatchError, WatchEvent};
+use super::source::{PageBody, Source, WatchError, WatchSignal};
+use super::stream::read_event;
 use super::{Observation, Watches};
 use crate::observe::discovery::WatchId;
-use crate::observe::wire::{Encoded, Event, Item, Malformed, Page};
+use crate::observe::objects::{Item, Malformed};
 use crate::telemetry::metrics::{Counters, Metrics, count};
 use pps_recorder::facts::WatchState;
 use pps_recorder::facts::store::Update;
@@ -32,6 +34,23 @@ const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 /// the objects is at fault, and the list must not pass for one that has only the others.
 const MAX_NAMELESS: usize = 1_000;
 
+/// The API server has gone back to an earlier state. What this process knows of it may never have
+/// been, or may come again, and its writes would rest on that. So it ends, and starts again with
+/// what is there.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the API server has gone back to an earlier state, as after etcd was restored from a backup; \
+     start again to read everything"
+)]
+pub(crate) struct StoreWentBack;
+
+/// A list that is being read.
+struct ListUnderWay {
+    began: Instant,
+    /// From its first page on.
+    resource_version: Option<String>,
+}
+
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
     /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
@@ -45,10 +64,8 @@ struct Follower<'a, K, F, R, O> {
     lister: Lister,
     watcher: Watcher,
     merge: Merge<K, F>,
-    is_listing: bool,
-    list_began: Instant,
-    /// The resource version of the list that is being read, from its first page on.
-    list_version: Option<String>,
+    /// The list that is being read.
+    list: Option<ListUnderWay>,
     relist_from: Instant,
     is_down: bool,
     /// Whether a list beside the watch has failed: until there is one, new keys have no values.
@@ -60,16 +77,18 @@ struct Follower<'a, K, F, R, O> {
 }
 
 impl Watches {
-    /// Follows one resource, and never returns. Errors are reported and retried.
+    /// Follows one resource until the API server goes back to an earlier state. All other errors
+    /// are reported and retried.
     pub(super) async fn follow<K, F>(
         &self,
         name: &str,
         kind: Option<&WatchId>,
         source: Source,
         relisting: Relisting,
-        read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
+        read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
         observation: impl Fn(Update<K, F>) -> Observation,
-    ) where
+    ) -> StoreWentBack
+    where
         K: Clone + Eq + Hash + Display + Debug,
         F: Clone,
     {
@@ -84,9 +103,7 @@ impl Watches {
             lister: Lister::new(source.clone(), self.pages.clone()),
             watcher: Watcher::new(source),
             merge: Merge::default(),
-            is_listing: false,
-            list_began: now,
-            list_version: None,
+            list: None,
             relist_from: now,
             is_down: false,
             is_relist_failing: false,
@@ -96,7 +113,9 @@ impl Watches {
         };
         follower.begin_list();
         loop {
-            follower.step().await;
+            if let Err(end) = follower.step().await {
+                return end;
+            }
         }
     }
 }
@@ -105,22 +124,24 @@ impl<K, F, R, O> Follower<'_, K, F, R, O>
 where
     K: Clone + Eq + Hash + Display + Debug,
     F: Clone,
-    R: Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
+    R: Fn(&str) -> Result<Item<K, F>, Malformed>,
     O: Fn(Update<K, F>) -> Observation,
 {
-    async fn step(&mut self) {
+    async fn step(&mut self) -> Result<(), StoreWentBack> {
         tokio::select! {
-            page = self.lister.page(), if self.is_listing => {
+            page = self.lister.page(), if self.list.is_some() => {
                 if let Err(error) = self.on_page(page).await {
                     self.on_list_failed(&error).await;
                 }
             }
             event = self.watcher.next() => {
-                if let Err(error) = self.on_event(event).await {
-                    self.on_watch_failed(&error).await;
+                match self.on_event(event).await {
+                    Ok(()) => {}
+                    Err(WatchError::WentBack) => return Err(StoreWentBack),
+                    Err(error) => self.on_watch_failed(&error).await,
                 }
             }
-            () = self.relisting.wait_for_relist(self.relist_from), if !self.is_listing => {
+            () = self.relisting.wait_for_relist(self.relist_from), if self.list.is_none() => {
                 info!(
                     resource = self.name,
                     "listing again: there are new keys, or another definition",
@@ -128,6 +149,7 @@ where
                 self.begin_list();
             }
         }
+        Ok(())
     }
 
     /// Begins to list all objects; a list under way is given up.
@@ -135,14 +157,31 @@ where
         self.lister.restart();
         self.relisting.begin_list();
         self.merge.begin_list(self.relisting.revision);
-        (self.is_listing, self.list_began, self.list_version) = (true, Instant::now(), None);
+        self.list = Some(ListUnderWay {
+            began: Instant::now(),
+            resource_version: None,
+        });
     }
 
-    async fn on_page(&mut self, page: Result<RawPage, WatchError>) -> Result<(), WatchError> {
-        let raw = page?;
-        let page = Page::read(&raw.message)?;
-        if self.list_version.is_none() {
-            self.list_version = Some(page.resource_version.clone());
+    /// Ends the watch and lists again: where versions are no numbers, nothing says which of a list
+    /// and an event is newer.
+    fn list_without_watch(&mut self) {
+        self.watcher.close();
+        self.begin_list();
+    }
+
+    async fn on_page(&mut self, page: Result<PageBody, WatchError>) -> Result<(), WatchError> {
+        let body = page?;
+        let page = body.read()?;
+        let Some(list) = &mut self.list else {
+            return Ok(());
+        };
+        if list.resource_version.is_none() {
+            if self.watcher.is_open() && page.resource_version.parse::<u64>().is_err() {
+                self.list_without_watch();
+                return Ok(());
+            }
+            list.resource_version = Some(page.resource_version.clone());
             self.unreadable_before = std::mem::take(&mut self.unreadable);
             self.nameless = 0;
         }
@@ -150,7 +189,7 @@ where
         self.send(updates).await;
         for object in page.items {
             self.count(|metrics| &metrics.watch_events);
-            if let Some(item) = self.read(object) {
+            if let Some(item) = self.read(object.get()) {
                 let update = self.merge.list_item(item);
                 self.send(update).await;
             } else {
@@ -163,20 +202,24 @@ where
                 }
             }
         }
-        if self.lister.advance(raw.message.size(), page.continue_token) {
+        if self.lister.advance(body.size(), page.continue_token) {
             self.end_list().await;
         }
         Ok(())
     }
 
     async fn end_list(&mut self) {
-        self.is_listing = false;
+        let Some(list) = self.list.take() else {
+            return;
+        };
         self.unreadable_before.clear();
         self.watches
             .metrics
             .set_unreadable(self.name, self.unreadable.len());
-        self.watcher.position = self.watcher.position.take().or(self.list_version.take());
-        let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
+        if let Some(version) = list.resource_version {
+            self.watcher.position.get_or_insert(version);
+        }
+        let pause = (RELIST_PAUSE_FACTOR * list.began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
         let updates = self.merge.end_list();
         self.send(updates).await;
@@ -187,36 +230,32 @@ where
 
     async fn on_event(
         &mut self,
-        event: Result<Option<WatchEvent>, WatchError>,
+        event: Result<Option<WatchSignal>, WatchError>,
     ) -> Result<(), WatchError> {
-        let message = match event? {
+        let line = match event? {
             None => return Ok(()),
-            Some(WatchEvent::Opened) => {
+            Some(WatchSignal::Opened) => {
                 if !self.is_relist_failing {
                     self.mark_up().await;
                 }
                 return Ok(());
             }
-            Some(WatchEvent::Event(message)) => message,
+            Some(WatchSignal::Line(line)) => line,
         };
         self.count(|metrics| &metrics.watch_events);
-        let (object, is_deleted) = match Event::read(&message) {
-            Ok(Event::Applied(object)) => (object, false),
-            Ok(Event::Deleted(object)) => (object, true),
-            Ok(Event::Bookmark(version)) => return self.watcher.advance(&version),
-            Ok(Event::Error { code, message }) => {
-                return Err(WatchError::Refused {
-                    code,
-                    message,
-                    retry_after: Duration::ZERO,
-                });
+        let (object, is_deleted) = match read_event(&line) {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
+            Ok(WatchEvent::Deleted(object)) => (object, true),
+            Ok(WatchEvent::Bookmark(bookmark)) => {
+                return self.watcher.advance(&bookmark.metadata.resource_version);
             }
+            Ok(WatchEvent::Error(status)) => return Err(WatchError::ended_by(&status)),
             Err(malformed) => {
                 self.skip(&malformed);
                 return Ok(());
             }
         };
-        let Some(item) = self.read(object) else {
+        let Some(item) = self.read(object.get()) else {
             return Ok(());
         };
         self.watcher.advance(&item.resource_version)?;
@@ -232,7 +271,7 @@ where
     }
 
     /// Reads an object. Reports one that cannot be read once, and without its content.
-    fn read(&mut self, object: Encoded<'_>) -> Option<Item<K, F>> {
+    fn read(&mut self, object: &str) -> Option<Item<K, F>> {
         let item = (self.read)(object)
             .map_err(|malformed| self.skip(&malformed))
             .ok()?;

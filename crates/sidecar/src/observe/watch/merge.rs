@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::observe::wire::Item;
+use crate::observe::objects::Item;
 use pps_recorder::facts::store::Update;
 
 /// Follows one list and one watch of the same objects.
@@ -131,8 +131,8 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 }
 
-/// Whether a list of this version contains an event. Versions are growing numbers; if a server
-/// makes them otherwise, every event counts as later.
+/// Whether a list of this version contains an event. Versions are growing numbers. Where they are
+/// none, there is no watch while a list is read, and every event is later.
 fn is_covered(event: Option<u64>, list: Option<u64>) -> bool {
     matches!((event, list), (Some(event), Some(list)) if event <= list)
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::source::{
-    LARGEST_OBJECT, LARGEST_PAGE, PageSize, RawPage, Source, WATCH_TIME, WatchError, WatchEvent,
+    LARGEST_OBJECT, LARGEST_PAGE, PageBody, PageSize, Source, WATCH_TIME, WatchError, WatchSignal,
     expect_not_earlier,
 };
 
@@ -37,7 +37,7 @@ pub(super) struct Lister {
     size: PageSize,
     /// What the page that is awaited, or tried again, continues; nothing for the first one.
     pub(super) token: Option<String>,
-    request: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+    request: Option<BoxFuture<'static, Result<PageBody, WatchError>>>,
     page_arrived: Instant,
     retry: Retry,
 }
@@ -61,7 +61,7 @@ impl Lister {
     }
 
     /// Waits for the next page. Nothing is lost if the wait is given up.
-    pub(super) async fn page(&mut self) -> Result<RawPage, WatchError> {
+    pub(super) async fn page(&mut self) -> Result<PageBody, WatchError> {
         loop {
             if self.request.is_none() {
                 sleep_until(self.retry.from).await;
@@ -112,7 +112,7 @@ impl Lister {
 /// Keeps a watch open.
 pub(super) struct Watcher {
     source: Source,
-    events: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
+    events: Option<BoxStream<'static, Result<WatchSignal, WatchError>>>,
     /// Where the watch continues; nothing before the first list, and after the API server has
     /// forgotten the place.
     pub(super) position: Option<String>,
@@ -141,9 +141,21 @@ impl Watcher {
         }
     }
 
+    /// Whether there is a place from which the watch goes on.
+    pub(super) fn is_open(&self) -> bool {
+        self.position.is_some()
+    }
+
+    /// Ends the watch. The next one begins where the next list ends.
+    pub(super) fn close(&mut self) {
+        self.events = None;
+        self.position = None;
+        self.needs_version = false;
+    }
+
     /// Waits for the next event; `None` if the API server has ended the watch. Nothing is lost if
     /// the wait is given up.
-    pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {
+    pub(super) async fn next(&mut self) -> Result<Option<WatchSignal>, WatchError> {
         let Some(position) = self.position.clone() else {
             return pending().await;
         };

@@ -1,24 +1,27 @@
 //! Where a watch reads from: the requests for pages and events, how they fail, and how bodies are
 //! read within limits. No body is ever logged.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, once, try_unfold};
-use futures::{StreamExt, TryFutureExt};
+use futures::{Stream, StreamExt, TryFutureExt, TryStreamExt};
 use http::{HeaderValue, Request, header};
 use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
-use kube::core::{ApiResource, Request as Requests};
+use kube::core::{ApiResource, Request as Requests, Status};
 use kube::{Client, Resource};
 use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::refusal::Refusal;
+use super::stream::{LineError, Page, lines, text_of};
 use crate::observe::client::{LARGEST_REFUSAL, LONGEST_SILENCE};
-use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
+use crate::observe::objects::Malformed;
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or
 /// not, and the sidecar opens the next one where it ended: one cheap request a minute. So a
@@ -53,13 +56,23 @@ pub(crate) struct Source {
     field_selector: Option<String>,
     label_selector: Option<String>,
     only_metadata: bool,
-    prefers_protobuf: bool,
 }
 
 /// A page of a list. Until it is dropped, it counts as one of the pages that are in memory at once.
-pub(crate) struct RawPage {
-    pub(crate) message: Message,
+pub(crate) struct PageBody {
+    text: String,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl PageBody {
+    /// Size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn read(&self) -> Result<Page<'_>, Malformed> {
+        Page::read(&self.text)
+    }
 }
 
 /// How many objects to ask for in a page: fewer if a page is too large, then more again.
@@ -70,10 +83,11 @@ pub(crate) struct PageSize {
 }
 
 /// What a watch yields.
-pub(super) enum WatchEvent {
+pub(super) enum WatchSignal {
     /// The API server has accepted the watch.
     Opened,
-    Event(Message),
+    /// An event in JSON.
+    Line(String),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -92,11 +106,31 @@ pub(crate) enum WatchError {
     Silent(Duration),
     #[error("the answer has more than {0} bytes")]
     TooLarge(usize),
+    #[error("cannot read the events: {0}")]
+    Lines(io::Error),
     #[error("the API server has gone back to an earlier state, as after a restore")]
     WentBack,
 }
 
+impl From<LineError> for WatchError {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::TooLong => Self::TooLarge(LARGEST_EVENT),
+            LineError::Io(error) => Self::Lines(error),
+        }
+    }
+}
+
 impl WatchError {
+    /// The API server ends a watch, for example because the resource version is too old.
+    pub(super) fn ended_by(status: &Status) -> Self {
+        Self::Refused {
+            code: if status.code == 0 { 500 } else { status.code },
+            message: status.message.clone(),
+            retry_after: Duration::ZERO,
+        }
+    }
+
     pub(super) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: 403, .. })
     }
@@ -114,14 +148,13 @@ impl WatchError {
     }
 
     /// Whether a watch can only continue after a new list. What a definition has defined is gone
-    /// with it, even if the definition returns; and the API server may have a state from before the
-    /// place of the watch.
+    /// with it, even if the definition returns; and the API server may not know the place of the
+    /// watch: not any longer, or not yet.
     pub(super) fn needs_list(&self) -> bool {
         match self {
             Self::Refused {
                 code: 404 | 410, ..
-            }
-            | Self::WentBack => true,
+            } => true,
             Self::Refused { message, .. } => message.contains("Too large resource version"),
             _ => false,
         }
@@ -164,7 +197,6 @@ impl Source {
             field_selector: None,
             label_selector: None,
             only_metadata: false,
-            prefers_protobuf: false,
         }
     }
 
@@ -190,14 +222,6 @@ impl Source {
         }
     }
 
-    /// Asks for protobuf, which only built-in resources have.
-    pub(crate) fn prefer_protobuf(self) -> Self {
-        Self {
-            prefers_protobuf: true,
-            ..self
-        }
-    }
-
     pub(crate) fn page_size(&self) -> PageSize {
         PageSize {
             now: self.page_size,
@@ -215,7 +239,7 @@ impl Source {
         objects: u32,
         most: usize,
         turns: Option<Arc<Semaphore>>,
-    ) -> Result<RawPage, WatchError> {
+    ) -> Result<PageBody, WatchError> {
         let params = ListParams {
             field_selector: self.field_selector.clone(),
             label_selector: self.label_selector.clone(),
@@ -233,10 +257,8 @@ impl Source {
             Some(turns) => turns.acquire_owned().await.ok(),
             None => None,
         };
-        let bytes = collect(body, most).await?;
-        let encoding = self.expect_encoding(Encoding::of_body(&bytes))?;
-        Ok(RawPage {
-            message: Message::new(encoding, bytes),
+        Ok(PageBody {
+            text: text_of(collect(body, most).await?),
             _permit: permit,
         })
     }
@@ -245,12 +267,9 @@ impl Source {
     /// knows to be current, so it is never earlier than what a watch has shown before, unless etcd
     /// has gone back. Asks for the metadata of one object.
     async fn version(self) -> Result<String, WatchError> {
-        let source = Self {
-            prefers_protobuf: false,
-            ..self.only_metadata()
-        };
+        let source = self.only_metadata();
         let page = source.page(None, 1, LARGEST_VERSION, None).await?;
-        Ok(Page::read(&page.message)?.resource_version)
+        Ok(page.read()?.resource_version)
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the
@@ -259,17 +278,14 @@ impl Source {
         self,
         version: String,
         asks: bool,
-    ) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
+    ) -> BoxStream<'static, Result<WatchSignal, WatchError>> {
         let opened = async move {
             if asks {
                 expect_not_earlier(&self.clone().version().await?, Some(&version))?;
             }
             let body = self.open_watch(&version).await?;
-            let events = try_unfold((self, body, None), |(source, mut body, mut events)| async {
-                let event = source.next_event(&mut body, &mut events).await?;
-                Ok(event.map(|event| (WatchEvent::Event(event), (source, body, events))))
-            });
-            Ok(once(async { Ok(WatchEvent::Opened) }).chain(events))
+            let events = lines_of(body).map_ok(WatchSignal::Line);
+            Ok(once(async { Ok(WatchSignal::Opened) }).chain(events))
         };
         opened.try_flatten_stream().boxed()
     }
@@ -293,45 +309,7 @@ impl Source {
         self.send(request, "PartialObjectMetadata").await
     }
 
-    /// The next event; `None` at the end of the watch. There are no `events` until something has
-    /// arrived.
-    async fn next_event(
-        &self,
-        body: &mut Body,
-        events: &mut Option<Events>,
-    ) -> Result<Option<Message>, WatchError> {
-        loop {
-            if let Some(events) = events
-                && let Some(event) = events.next_event()?
-            {
-                return Ok(Some(event));
-            }
-            let Some(data) = next_data(body).await? else {
-                return Ok(None);
-            };
-            if events.is_none() && !data.is_empty() {
-                let encoding = self.expect_encoding(Encoding::of_watch(&data))?;
-                *events = Some(Events::new(encoding, LARGEST_EVENT));
-            }
-            if let Some(events) = events {
-                events.push(&data);
-            }
-        }
-    }
-
-    /// Fails unless a body is encoded as was asked for. One that is compressed is not.
-    fn expect_encoding(&self, found: Option<Encoding>) -> Result<Encoding, Malformed> {
-        let why = match found {
-            Some(Encoding::Protobuf) if !self.prefers_protobuf => {
-                "it is protobuf, which was not asked for"
-            }
-            Some(encoding) => return Ok(encoding),
-            None => "it begins neither like JSON nor like protobuf",
-        };
-        Err(Malformed(why.into()))
-    }
-
-    /// Sends a request. Asks for no compression: the API server spends much CPU on that of a list.
+    /// Sends a request. Fails if the answer is a refusal.
     async fn send(
         &self,
         mut request: Request<Vec<u8>>,
@@ -347,7 +325,7 @@ impl Source {
         if head.status.is_success() {
             return Ok(body);
         }
-        let refusal = Refusal::of_body(collect(body, LARGEST_REFUSAL).await.unwrap_or_default());
+        let refusal = Refusal::of_body(&collect(body, LARGEST_REFUSAL).await.unwrap_or_default());
         let retry_after = refusal.retry_after(&head.headers);
         let message = refusal
             .message_of_api_server()
@@ -359,14 +337,12 @@ impl Source {
         })
     }
 
-    /// What to ask for. A server that has no protobuf for a resource, as for custom ones, answers
-    /// with JSON.
     fn accept(&self, metadata_kind: &str) -> String {
-        let kind = format!(";as={metadata_kind};g=meta.k8s.io;v=v1");
-        let kind = if self.only_metadata { &kind } else { "" };
-        let protobuf = format!("application/vnd.kubernetes.protobuf{kind},");
-        let protobuf = if self.prefers_protobuf { &protobuf } else { "" };
-        format!("{protobuf}application/json{kind}")
+        if self.only_metadata {
+            format!("application/json;as={metadata_kind};g=meta.k8s.io;v=v1")
+        } else {
+            "application/json".to_owned()
+        }
     }
 }
 
@@ -379,6 +355,7 @@ pub(super) fn expect_not_earlier(version: &str, place: Option<&str>) -> Result<(
     }
 }
 
+/// Reads a body of at most so many bytes.
 async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
     let mut bytes = Vec::new();
     while let Some(data) = next_data(&mut body).await? {
@@ -396,6 +373,18 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
         Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
         None => Ok(None),
     }
+}
+
+/// The lines of a watch. Fails if none comes for [`LONGEST_SILENCE`].
+fn lines_of(body: Body) -> impl Stream<Item = Result<String, WatchError>> {
+    let chunks = body.into_data_stream().map_err(io::Error::other);
+    try_unfold(lines(chunks, LARGEST_EVENT), |mut lines| async {
+        let line = timeout(LONGEST_SILENCE, lines.next()).await;
+        match line.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
+            Some(line) => Ok(Some((line?, lines))),
+            None => Ok(None),
+        }
+    })
 }
 
 pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
@@ -442,11 +431,7 @@ mod tests {
                 .is_err()
         );
         drop(first);
-        let empty = Message::Json("{}".to_owned());
-        assert_eq!(
-            (second.message, third.await.unwrap().message),
-            (empty.clone(), empty)
-        );
+        assert_eq!([second.text, third.await.unwrap().text], ["{}", "{}"]);
     }
 
     #[test]

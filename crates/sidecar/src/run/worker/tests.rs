@@ -21,8 +21,8 @@ use super::Worker;
 use crate::args::Args;
 use crate::lead::Leadership;
 use crate::observe::discovery::WatchId;
+use crate::observe::objects::read_stateful_set;
 use crate::observe::watch::{Observation, Watches};
-use crate::observe::wire::{Encoded, read_stateful_set};
 use crate::telemetry::Health;
 use pps_recorder::decide::schedule::Candidates;
 use pps_recorder::facts::{
@@ -39,7 +39,7 @@ fn plain_workload() -> Value {
 }
 
 fn stateful_set(object: &Value) -> WorkloadFact {
-    read_stateful_set(Encoded::Json(&object.to_string()))
+    read_stateful_set(&object.to_string())
         .unwrap()
         .fact
         .unwrap()

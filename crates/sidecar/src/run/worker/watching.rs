@@ -1,5 +1,5 @@
-//! The tasks that watch. None of them ends by itself: one that does, or that panics, ends the
-//! program, so that what it did is not missing unnoticed.
+//! The tasks that watch. One that ends, or that panics, ends the program: what it did must not be
+//! missing unnoticed.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -11,16 +11,19 @@ use tracing::info;
 
 use super::Worker;
 use crate::args::Args;
+use crate::lead::Leadership;
 use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::openkruise::check_repeatedly;
-use crate::observe::watch::{Watches, resource_name};
+use crate::observe::watch::{StoreWentBack, Watches, resource_name};
 use pps_recorder::decide::index::Work;
 use pps_recorder::facts::WatchState;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update};
 
 pub(crate) struct Watching {
     watches: Watches,
-    pub(super) tasks: JoinSet<()>,
+    leadership: Leadership,
+    /// Each returns why it has ended.
+    pub(super) tasks: JoinSet<anyhow::Error>,
     /// The task that watches each kind, and how objects of the kind are read.
     kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
     relist_objects: watch::Sender<u64>,
@@ -31,9 +34,10 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    pub(super) fn new(watches: Watches) -> Self {
+    pub(super) fn new(watches: Watches, leadership: Leadership) -> Self {
         Self {
             watches,
+            leadership,
             tasks: JoinSet::new(),
             kinds: HashMap::new(),
             relist_objects: watch::Sender::new(0),
@@ -47,7 +51,7 @@ impl Watching {
         loop {
             match self.tasks.join_next().await {
                 None => return pending().await,
-                Some(Ok(())) => return anyhow::anyhow!("a watch has ended"),
+                Some(Ok(error)) => return error,
                 Some(Err(error)) if error.is_cancelled() => {}
                 Some(Err(error)) => return anyhow::Error::new(error).context("a watch has failed"),
             }
@@ -56,34 +60,42 @@ impl Watching {
 
     /// Starts the watches from which the interest follows.
     pub(crate) fn start_first(&mut self, args: &Args) {
-        let (watches, tasks) = (&self.watches, &mut self.tasks);
-        tasks.spawn(check_repeatedly(
-            watches.clone(),
-            args.openkruise_namespace().to_owned(),
-        ));
-        tasks.spawn(
-            watches
-                .clone()
-                .watch_persistent_pod_states(self.relist_objects.subscribe()),
-        );
-        tasks.spawn(watches.clone().watch_stateful_sets());
-        tasks.spawn(watches.clone().watch_definitions());
-        tasks.spawn(watches.clone().watch_config(args.config_namespace.clone()));
+        let watches = self.watches.clone();
+        let manager = check_repeatedly(watches.clone(), args.openkruise_namespace().to_owned());
+        self.tasks.spawn(async {
+            manager.await;
+            anyhow::anyhow!("the check for OpenKruise's manager has ended")
+        });
+        let relist = self.relist_objects.subscribe();
+        self.spawn(watches.clone().watch_persistent_pod_states(relist));
+        self.spawn(watches.clone().watch_stateful_sets());
+        self.spawn(watches.clone().watch_definitions());
+        self.spawn(watches.clone().watch_config(args.config_namespace.clone()));
         if !args.namespace_selector.is_empty() {
-            tasks.spawn(
-                watches
-                    .clone()
-                    .watch_namespaces(args.namespace_selector.clone()),
-            );
+            self.spawn(watches.watch_namespaces(args.namespace_selector.clone()));
         }
+    }
+
+    /// Runs a watch. When the API server has gone back to an earlier state, writing ends in this
+    /// moment, before anything else is decided.
+    fn spawn(
+        &mut self,
+        watch: impl Future<Output = StoreWentBack> + Send + 'static,
+    ) -> AbortHandle {
+        let leadership = self.leadership.clone();
+        self.tasks.spawn(async move {
+            let error = watch.await;
+            leadership.revoke();
+            error.into()
+        })
     }
 
     pub(super) fn start_pods_and_nodes(&mut self) {
         self.has_pods = true;
         self.relist_new_keys();
-        let relist = || self.relist_pods_and_nodes.subscribe();
-        self.tasks.spawn(self.watches.clone().watch_pods(relist()));
-        self.tasks.spawn(self.watches.clone().watch_nodes(relist()));
+        let relist = self.relist_pods_and_nodes.subscribe();
+        self.spawn(self.watches.clone().watch_pods(relist.clone()));
+        self.spawn(self.watches.clone().watch_nodes(relist));
     }
 
     pub(super) fn relist(&self, work: &Work) {
@@ -105,9 +117,7 @@ impl Watching {
     fn start_kind(&mut self, id: WatchId, resource: kinds::Resource) {
         info!(kind = %id.kind, version = resource.version, "watching this workload kind");
         let kind = id.kind.clone();
-        let task = self
-            .tasks
-            .spawn(self.watches.clone().watch_kind(id, resource.clone()));
+        let task = self.spawn(self.watches.clone().watch_kind(id, resource.clone()));
         if let Some((before, _)) = self.kinds.insert(kind, (task, resource)) {
             before.abort();
         }

@@ -126,6 +126,47 @@ async fn a_list_that_fails_beside_a_watch_that_works_is_reported() {
     assert_eq!(health.problem(), None);
 }
 
+/// Versions that are no numbers say nothing about which of a list and an event is newer.
+#[tokio::test(start_paused = true)]
+async fn where_versions_are_no_numbers_a_list_is_read_without_a_watch() {
+    let requests = Arc::<Mutex<Vec<String>>>::default();
+    let seen = requests.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let uri = request.uri().to_string();
+        let is_watch = uri.contains("watch=true");
+        seen.lock()
+            .unwrap()
+            .push(if is_watch { "watch" } else { "list" }.to_owned());
+        async move {
+            if is_watch {
+                return std::future::pending().await;
+            }
+            let list = json!({"metadata": {"resourceVersion": "v-1"}, "items": []}).to_string();
+            Ok::<_, Infallible>(http::Response::new(Body::from(list.into_bytes())))
+        }
+    });
+    let (sender, _observations) = mpsc::channel(10_000);
+    let watches = Watches::new(
+        Client::new(service, "n"),
+        None,
+        Health::default(),
+        Arc::default(),
+        sender,
+    );
+    let keys = tokio::sync::watch::Sender::new(0);
+    tokio::spawn(watches.watch_pods(keys.subscribe()));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(*requests.lock().unwrap(), ["list", "watch"]);
+    keys.send_replace(1);
+    sleep(Duration::from_secs(1)).await;
+    let expected = ["list", "watch", "list", "list", "watch"];
+    assert_eq!(
+        *requests.lock().unwrap(),
+        expected,
+        "the list that the watch ran beside does not count"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_fails_that_has_more_than_a_thousand_objects_without_a_name() {
     for (nameless, is_complete) in [(MAX_NAMELESS, true), (MAX_NAMELESS + 1, false)] {

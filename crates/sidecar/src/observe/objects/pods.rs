@@ -1,75 +1,21 @@
-//! Pods and Nodes on the wire, and their facts.
-
-use std::sync::Arc;
+//! Pods, and their facts.
 
 use k8s_openapi::api::core::v1::PodIP;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use pps_core::addresses::pod_ips;
-use pps_core::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_NAME_LENGTH};
+use pps_core::limits::MAX_NAME_LENGTH;
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, forbids_recording};
-use pps_recorder::facts::{NamespacedName, NodeFact, PendingPod, PodFact, interest::Interest};
+use pps_recorder::facts::{NamespacedName, PendingPod, PodFact, interest::Interest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::encoding::Encoded;
+use super::item::{Item, Metadata, Parsed, Parts};
 use super::malformed::Malformed;
-use super::object::{Item, METADATA, Slim, Unused, item, key_of, name_of};
-use super::protobuf::{Kind, Schema};
-
-/// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod
-/// chooses its size, and lists in memory take many times the bytes that they had.
-const MAX_AFFINITY_BYTES: usize = 4 * MAX_KEPT_AFFINITY_BYTES;
-
-const POD: Schema = &[
-    (1, "metadata", Kind::Message(METADATA)),
-    (2, "spec", Kind::Message(SPEC)),
-    (3, "status", Kind::Message(STATUS)),
-];
-const ONLY_METADATA: Schema = &[(1, "metadata", Kind::Message(METADATA))];
-const SPEC: Schema = &[
-    (10, "nodeName", Kind::Text),
-    (18, "affinity", Kind::Message(AFFINITY)),
-    (18, "affinityBytes", Kind::Size(&[1, 1])),
-    (38, "schedulingGates", Kind::List(&Kind::Message(&[]))),
-];
-const AFFINITY: Schema = &[(1, "nodeAffinity", Kind::Message(NODE_AFFINITY))];
-const NODE_AFFINITY: Schema = &[(
-    1,
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    Kind::Limited(MAX_AFFINITY_BYTES, NODE_SELECTOR),
-)];
-const NODE_SELECTOR: Schema = &[(1, "nodeSelectorTerms", Kind::List(&Kind::Message(TERM)))];
-const TERM: Schema = &[(
-    1,
-    "matchExpressions",
-    Kind::List(&Kind::Message(EXPRESSION)),
-)];
-const EXPRESSION: Schema = &[
-    (1, "key", Kind::Text),
-    (2, "operator", Kind::Text),
-    (3, "values", Kind::List(&Kind::Text)),
-];
-const STATUS: Schema = &[
-    (1, "phase", Kind::Text),
-    (2, "conditions", Kind::List(&Kind::Message(CONDITION))),
-    (6, "podIP", Kind::Text),
-    (
-        12,
-        "podIPs",
-        Kind::List(&Kind::Message(&[(1, "ip", Kind::Text)])),
-    ),
-];
-const CONDITION: Schema = &[
-    (1, "type", Kind::Text),
-    (2, "status", Kind::Text),
-    (4, "lastTransitionTime", Kind::Time),
-];
 
 struct Pod {
-    metadata: ObjectMeta,
+    metadata: Metadata,
     spec: PodSpec,
     status: PodStatus,
 }
@@ -79,8 +25,6 @@ struct Pod {
 struct PodSpec {
     node_name: Option<String>,
     affinity: RequiredAffinity,
-    /// Of the required node affinity; only known in protobuf.
-    affinity_bytes: usize,
     scheduling_gates: Option<Vec<IgnoredAny>>,
 }
 
@@ -108,37 +52,25 @@ struct PodCondition {
 /// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as
 /// not Ready.
 pub fn read_pod(
-    object: Encoded<'_>,
+    object: &str,
     interest: &Interest,
 ) -> Result<Item<NamespacedName, PodFact>, Malformed> {
-    item::<Slim, Option<PodSpec>, Option<PodStatus>, _, _>(
-        object,
-        POD,
-        key_of,
-        |metadata, parts| {
-            let (spec, status) = parts.unwrap_or_default();
-            let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-            pod_fact(
-                &Pod {
-                    metadata,
-                    spec,
-                    status,
-                },
-                interest,
-            )
-        },
-    )
+    let parsed = Parsed::<Option<PodSpec>, Option<PodStatus>>::read(object)?;
+    Ok(parsed.into_item(Metadata::key, |metadata, parts| {
+        let Parts { spec, status } = parts.unwrap_or_default();
+        let pod = Pod {
+            metadata,
+            spec: spec.unwrap_or_default(),
+            status: status.unwrap_or_default(),
+        };
+        pod_fact(&pod, interest)
+    }))
 }
 
 /// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a
 /// new name. A Pod without a controller owner is kept: it may be an orphan with a recorded state.
 fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
-    let owner = pod
-        .metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .find(|owner| owner.controller == Some(true));
+    let owner = pod.metadata.controller();
     if owner.is_some_and(|owner| !has_stable_names(&owner.api_version, &owner.kind)) {
         return None;
     }
@@ -162,9 +94,12 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         node: node.map(Into::into),
         ready: ready.is_some(),
         ready_since: ready.and_then(PodCondition::since),
-        terminating: pod.metadata.deletion_timestamp.is_some(),
-        injected: annotation(pod, INJECTED_ANNOTATION).is_some(),
-        exempt: annotation(pod, RECORD_ANNOTATION).is_some_and(|value| forbids_recording(value)),
+        terminating: pod.metadata.is_terminating(),
+        injected: pod.metadata.annotation(INJECTED_ANNOTATION).is_some(),
+        exempt: pod
+            .metadata
+            .annotation(RECORD_ANNOTATION)
+            .is_some_and(forbids_recording),
         // Nothing else is recorded, and a Pod that never runs costs its author nothing.
         annotations: if ready.is_some() {
             interest.pick(annotations)
@@ -191,68 +126,37 @@ impl PodCondition {
     }
 }
 
-fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
-    pod.metadata.annotations.as_ref()?.get(key)
-}
-
 /// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its
 /// required affinity is not too large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
-    let pps = annotation(pod, INJECTED_ANNOTATION)?;
+    let pps = pod.metadata.annotation(INJECTED_ANNOTATION)?;
     let is_gated = pod
         .spec
         .scheduling_gates
         .as_ref()
         .is_some_and(|gates| !gates.is_empty());
     let is_pending = pod.status.phase.as_deref() == Some("Pending");
-    let is_too_large = pps.len() > MAX_NAME_LENGTH
-        || pod.spec.affinity_bytes > MAX_AFFINITY_BYTES
-        || pod.spec.affinity.exceeds_limits();
+    let is_too_large = pps.len() > MAX_NAME_LENGTH || pod.spec.affinity.exceeds_limits();
     if is_gated || !is_pending || is_too_large {
         return None;
     }
     Some(PendingPod {
         uid: pod.metadata.uid.clone()?,
         resource_version: pod.metadata.resource_version.clone()?,
-        pps: pps.as_str().into(),
+        pps: pps.into(),
         required_affinity: pod.spec.affinity.clone(),
         unschedulable_since: condition(pod, "PodScheduled", "False").and_then(PodCondition::since),
     })
-}
-
-/// Reads the metadata of a Node. One that cannot be read exists and has no labels.
-pub fn read_node(
-    object: Encoded<'_>,
-    interest: &Interest,
-) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
-    item::<Slim, Unused, Unused, _, _>(object, ONLY_METADATA, name_of, |metadata, _| {
-        let labels = metadata
-            .labels
-            .iter()
-            .flatten()
-            .map(|(key, value)| (key.as_str(), value.as_str()));
-        Some(NodeFact {
-            labels: interest.pick(labels),
-        })
-    })
-}
-
-/// Reads a namespace in scope. Only its name counts.
-pub fn read_namespace(object: Encoded<'_>) -> Result<Item<Arc<str>, ()>, Malformed> {
-    item::<Slim, Unused, Unused, _, _>(object, ONLY_METADATA, name_of, |_, _| Some(()))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, from_value, json};
 
-    use super::super::protobuf::tests::message;
     use super::*;
 
     fn pod_fact(pod: &Value, interest: &Interest) -> Option<PodFact> {
-        read_pod(Encoded::Json(&pod.to_string()), interest)
-            .unwrap()
-            .fact
+        read_pod(&pod.to_string(), interest).unwrap().fact
     }
 
     #[test]
@@ -405,40 +309,6 @@ mod tests {
             None,
             "no PPS has such a name"
         );
-    }
-
-    #[test]
-    fn only_the_required_node_affinity_counts_for_the_limit() {
-        let kept = |required: usize, of_pods: usize| {
-            let expression = message(&[(1, b"zone"), (2, b"In"), (3, b"a")]);
-            let terms: Vec<_> = (0..required)
-                .map(|_| (1, message(&[(1, &expression[..])])))
-                .collect();
-            let terms: Vec<_> = terms
-                .iter()
-                .map(|(number, term)| (*number, &term[..]))
-                .collect();
-            let affinity = message(&[
-                (1, &message(&[(1, &message(&terms))])),
-                (2, &vec![0; of_pods]),
-            ]);
-            let annotation = message(&[(1, INJECTED_ANNOTATION.as_bytes()), (2, b"p")]);
-            let pod = message(&[
-                (
-                    1,
-                    &message(&[(1, b"w-0"), (5, b"u"), (6, b"7"), (12, &annotation)]),
-                ),
-                (2, &message(&[(18, &affinity)])),
-                (3, &message(&[(1, b"Pending")])),
-            ]);
-            read_pod(Encoded::Protobuf(&pod), &Interest::default())
-                .unwrap()
-                .fact
-                .unwrap()
-                .pending
-        };
-        assert!(!kept(1, 1 << 20).unwrap().required_affinity.is_empty());
-        assert_eq!(kept(1 << 20, 0), None);
     }
 
     #[test]
