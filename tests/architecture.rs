@@ -182,20 +182,35 @@ fn one_file_makes_host_calls() {
 }
 
 #[test]
-fn one_file_of_each_program_writes_to_the_api_server() {
-    let writes = [
+fn one_crate_writes_to_the_api_server() {
+    let requests = [
+        "Request::builder()",
+        "Request::delete",
+        "Request::patch",
+        "Request::post",
+        "Request::put",
+        "DeleteParams",
+        "EvictParams",
         "PatchParams",
         "PostParams",
-        "DeleteParams",
-        "Request::builder()",
-        "Request::patch",
+        "Recorder::new",
     ];
-    let sidecar = ["crates/sidecar/src/lead.rs", "crates/sidecar/src/write.rs"];
-    assert_eq!(files_with("crates/sidecar/src", &writes), sidecar);
+    for (folder, expected) in [
+        ("crates/api/src", &["crates/api/src/write.rs"][..]),
+        ("crates/check/src", &[]),
+        ("crates/kubectl-pps/src", &[]),
+        ("crates/sidecar/src", &[]),
+    ] {
+        assert_eq!(files_with(folder, &requests), expected, "{folder}");
+    }
+    // What a write means is decided in few places.
+    let writes = ["Write::", ".publish()"];
+    let sidecar = ["lead.rs", "write.rs", "write/events.rs"];
     assert_eq!(
-        files_with("crates/kubectl-pps/src", &writes),
-        ["crates/kubectl-pps/src/cluster/write.rs"]
+        files_with("crates/sidecar/src", &writes),
+        sidecar.map(|file| format!("crates/sidecar/src/{file}"))
     );
+    // The check only has the API server answer a review.
     assert_eq!(
         files_with("crates/check/src", &writes),
         Vec::<String>::new()
@@ -203,17 +218,18 @@ fn one_file_of_each_program_writes_to_the_api_server() {
 }
 
 /// An administrator may set the wall clock. The sidecar reads it only for people: when the Lease
-/// was renewed, and when a condition changed.
+/// was renewed, when a condition changed, and when an Event happened.
 #[test]
 fn the_wall_clock_is_only_read_for_timestamps() {
-    let places = ["lead.rs", "run/worker/status.rs", "write/events.rs"]
-        .map(|file| format!("crates/sidecar/src/{file}"));
+    let clocks = ["SystemTime", "Timestamp::now", "Zoned::now"];
+    let places = ["lead.rs", "run/worker/status.rs"];
     assert_eq!(
-        files_with(
-            "crates/sidecar/src",
-            &["SystemTime", "Timestamp::now", "Zoned::now"]
-        ),
-        places
+        files_with("crates/sidecar/src", &clocks),
+        places.map(|file| format!("crates/sidecar/src/{file}"))
+    );
+    assert_eq!(
+        files_with("crates/api/src", &clocks),
+        ["crates/api/src/event.rs"]
     );
 }
 

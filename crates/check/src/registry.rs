@@ -16,13 +16,13 @@ use http::{Request, Response, StatusCode, Uri, header, uri::InvalidUri};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::{Client, Config};
+use pps_api::{proxy, root_cause};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::facts::ModuleAnswer;
-use crate::reader::root_cause;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one way of asking may take, with the request for a token.
@@ -162,7 +162,7 @@ fn connect(host: &str, way: &Way) -> Result<Client, String> {
     };
     let invalid = |error: InvalidUri| error.to_string();
     let mut config = Config::new(format!("{scheme}://{host}").parse().map_err(invalid)?);
-    config.proxy_url = pps_connect::proxy_of_environment(&config.cluster_url).map_err(invalid)?;
+    config.proxy_url = proxy::of_environment(&config.cluster_url).map_err(invalid)?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;

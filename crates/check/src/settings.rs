@@ -3,9 +3,10 @@
 #![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
 use clap::{Parser, ValueEnum};
+use pps_api::Limits;
 use pps_core::is_dns_subdomain;
 
-use crate::reader::Limits;
+use crate::reader::CHECK_LIMITS;
 
 /// When the check runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -172,7 +173,7 @@ pub struct Settings {
     pub namespace: String,
 
     /// How long a request may take, and how much is read.
-    #[arg(skip = Limits::CHECK)]
+    #[arg(skip = CHECK_LIMITS)]
     pub limits: Limits,
 
     /// The flags that name the cluster to kubectl: each command of the report gets them.

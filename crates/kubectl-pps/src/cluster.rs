@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use pps_api::{Limits, client, config};
 use pps_check::read::{Problem, Right};
-use pps_check::reader::{Limits, Reader};
+use pps_check::reader::{CHECK_LIMITS, Reader};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -52,13 +53,10 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
         .namespace
         .clone()
         .unwrap_or_else(|| config.default_namespace.clone());
-    config.connect_timeout = Some(connection.request_timeout.unwrap_or(Limits::CHECK.request));
-    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user
-    // should hear of it at once.
-    config.default_retry = false;
+    config.connect_timeout = Some(connection.request_timeout.unwrap_or(CHECK_LIMITS.request));
     let server = address(&config.cluster_url);
     let is_impersonated = config.auth_info.impersonate.is_some();
-    let kube = kube::Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    let kube = client::build(config).map_err(|error| Failure::Usage(error.to_string()))?;
     let client = Client {
         kube,
         request_timeout: connection.request_timeout,
@@ -94,7 +92,7 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
     {
         Ok(read) => read,
         // Somebody means a certain cluster, which is not the one that this Pod runs in.
-        Err(error) if is_named || !pps_connect::is_missing(&error) => return Err(unusable(error)),
+        Err(error) if is_named || !config::is_missing(&error) => return Err(unusable(error)),
         Err(_) if server.is_some() => Kubeconfig::default(),
         Err(error) => {
             let remedy = "use --kubeconfig FILE, or set KUBECONFIG";
@@ -136,10 +134,7 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
         cluster,
         user,
     };
-    Ok((
-        pps_connect::load(read, &options).await.map_err(unusable)?,
-        name,
-    ))
+    Ok((config::load(read, &options).await.map_err(unusable)?, name))
 }
 
 /// Lets the command line take precedence over the kubeconfig. An empty text is none, as in kubectl.
@@ -163,7 +158,7 @@ fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
     let user = &mut config.auth_info;
     if let Some(token) = connection.token.as_ref().filter(|token| !token.is_empty()) {
         // The API server would prefer a client certificate, and kube a password.
-        *user = pps_connect::without_credentials(std::mem::take(user));
+        *user = config::without_credentials(std::mem::take(user));
         user.token = Some(token.clone().into());
     }
     let groups = Some(&connection.as_group).filter(|groups| !groups.is_empty());
@@ -202,7 +197,7 @@ async fn reach(
     context: &str,
     is_impersonated: bool,
 ) -> Result<(), Failure> {
-    let limits = client.limits(Limits::CHECK);
+    let limits = client.limits(CHECK_LIMITS);
     let reader = Reader::new(client.kube.clone(), limits, 2 * limits.request);
     let _: pps_check::read::Read<Value> = reader
         .get(Right::new("get", "", "version"), "/version")

@@ -14,8 +14,9 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Client, Resource};
+use pps_api::{Accept, AnswerLimit, Failure, Write, get, path};
+use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -25,11 +26,15 @@ pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
 pub(crate) use self::lease::holder;
 use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, release, retry_after};
-use crate::observe::client::{bounded, code, describe};
 use crate::telemetry::Health;
 
 /// Short enough that a renewal that gets no answer can be retried before the term ends.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// A Lease has a few hundred bytes, and annotations of 256 KiB at most.
+const LIMIT: AnswerLimit = AnswerLimit {
+    within: REQUEST_TIMEOUT,
+    bytes: 4 << 20,
+};
 /// When to read the Lease again after another process has written it.
 const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 
@@ -54,7 +59,8 @@ impl Election {
         let (stop, stopped) = oneshot::channel();
         health.set_election_problem(Some("the Lease has not been read yet".to_owned()));
         let elector = Elector {
-            api: Api::namespaced(client, namespace),
+            client,
+            namespace: namespace.to_owned(),
             lease: format!("{namespace}/{name}"),
             name: name.to_owned(),
             me: create_identity(),
@@ -105,7 +111,9 @@ fn create_identity() -> String {
 }
 
 struct Elector {
-    api: Api<Lease>,
+    client: Client,
+    namespace: String,
+    /// `namespace/name`, for people.
     lease: String,
     name: String,
     me: String,
@@ -164,10 +172,10 @@ impl Elector {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Duration, kube::Error> {
+    async fn attempt(&mut self) -> Result<Duration, Failure> {
         let mut lease = self.ours.take();
         if lease.is_none() {
-            lease = bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?;
+            lease = self.read().await?;
             let spec = lease
                 .as_ref()
                 .map(|lease| lease.spec.clone().unwrap_or_default());
@@ -190,10 +198,20 @@ impl Elector {
                 Ok(RETRY)
             }
             // Another process has written it, or it was deleted, in the meantime.
-            Err(error) if code(&error) == Some(409) || (exists && code(&error) == Some(404)) => {
-                Ok(CONFLICT_RETRY)
-            }
-            Err(error) => Err(error),
+            Err(failure) if is_changed(&failure, exists) => Ok(CONFLICT_RETRY),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn path(&self) -> String {
+        path::<Lease>(Some(&self.namespace), &self.name)
+    }
+
+    /// Reads the Lease; none if there is none.
+    async fn read(&self) -> Result<Option<Lease>, Failure> {
+        match get(&self.client, &self.path(), Accept::Object, LIMIT).await {
+            Err(failure) if failure.code() == Some(404) => Ok(None),
+            lease => lease.map(Some),
         }
     }
 
@@ -201,21 +219,20 @@ impl Elector {
         &self,
         lease: Option<Lease>,
         change: impl FnOnce(Option<LeaseSpec>) -> LeaseSpec,
-    ) -> Result<Lease, kube::Error> {
-        let (params, exists) = (PostParams::default(), lease.is_some());
+    ) -> Result<Lease, Failure> {
+        let exists = lease.is_some();
         let mut lease = lease.unwrap_or_default();
         lease.metadata.name.get_or_insert_with(|| self.name.clone());
         lease.spec = Some(change(
             exists.then(|| lease.spec.take().unwrap_or_default()),
         ));
-        let request = async {
-            if exists {
-                self.api.replace(&self.name, &params, &lease).await
-            } else {
-                self.api.create(&params, &lease).await
-            }
+        let write = if exists {
+            Write::replace(self.path(), json!(lease))
+        } else {
+            let kind = Lease::url_path(&(), Some(&self.namespace));
+            Write::create(kind, json!(lease))
         };
-        bounded(REQUEST_TIMEOUT, request).await
+        write.send(&self.client, LIMIT).await
     }
 
     fn lead(&mut self, until: Duration) {
@@ -253,7 +270,7 @@ impl Elector {
         let release = async {
             let lease = match self.ours.take() {
                 Some(ours) => Some(ours),
-                None => bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?,
+                None => self.read().await?,
             };
             let is_ours =
                 |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
@@ -275,16 +292,24 @@ impl Elector {
         }
     }
 
-    fn describe(&self, error: &kube::Error) -> String {
+    fn describe(&self, failure: &Failure) -> String {
         let lease = &self.lease;
-        match error {
-            kube::Error::Api(status) if status.code == 403 => format!(
+        match failure {
+            Failure::Refused(refusal) if refusal.code == 403 => format!(
                 "not allowed to use the Lease {lease}: grant get, create and update on it, or run \
                  a single sidecar with --leader-election=false; until then nothing is written ({})",
-                status.message
+                refusal.message
             ),
-            kube::Error::Api(status) => format!("cannot use the Lease {lease}: {}", status.message),
-            other => format!("cannot use the Lease {lease}: {}", describe(other)),
+            other => format!("cannot use the Lease {lease}: {other}"),
         }
+    }
+}
+
+/// Whether another process has written or deleted a Lease since it was read, or since it did not
+/// exist.
+fn is_changed(failure: &Failure, exists: bool) -> bool {
+    match failure.code() {
+        Some(404) => exists,
+        code => code == Some(409),
     }
 }

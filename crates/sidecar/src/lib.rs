@@ -7,7 +7,7 @@
 //!
 //! - `observe` turns watches into [facts](pps_recorder::facts).
 //! - [`pps_recorder`] turns facts into writes, without a cluster.
-//! - `write` is the only place that changes objects in the cluster.
+//! - `write` decides nothing, and is the only place that changes other objects than the Lease.
 //! - `lead` determines whether this process may write.
 //! - `serve` answers probes and scrapes from what the others report to [`telemetry`].
 //! - [`run`] wires them together.
@@ -21,6 +21,7 @@
 )]
 
 mod args;
+mod connect;
 mod lead;
 pub mod observe;
 pub mod run;

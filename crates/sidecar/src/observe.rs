@@ -1,7 +1,6 @@
 //! Observe: turns Kubernetes watches into facts. Reads from the API server; writes nothing and
 //! decides nothing about states.
 
-pub(crate) mod client;
 pub mod discovery;
 pub mod objects;
 pub(crate) mod openkruise;

@@ -26,9 +26,10 @@ use tracing_subscriber::{Layer, fmt, registry};
 
 use self::worker::Worker;
 use crate::args::{Args, Command, Recorder};
+use crate::connect::connect;
 use crate::lead::{Election, Leadership};
+use crate::observe::openkruise;
 use crate::observe::watch::Watches;
-use crate::observe::{client, openkruise};
 use crate::serve;
 use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
@@ -75,7 +76,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         .enable_all()
         .build()?
         .block_on(async {
-            let client = client::connect(args.kubeconfig.as_deref()).await?;
+            let client = connect(args.kubeconfig.as_deref()).await?;
             let runs_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
             anyhow::Ok(args.run(&client, runs_in_cluster).await)
         })?;
@@ -95,7 +96,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
         }
     };
-    let client = client::connect(args.kubeconfig.as_deref()).await?;
+    let client = connect(args.kubeconfig.as_deref()).await?;
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
     let (election, leadership) = start_election(args, &client, &health);
     // Awaited here, because the fields of a log entry that is filtered out are not evaluated.

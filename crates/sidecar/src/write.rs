@@ -1,4 +1,4 @@
-//! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
+//! Write: what the sidecar writes, apart from the Lease, while it may. Decides nothing.
 
 pub(crate) mod events;
 mod failure;
@@ -10,34 +10,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use http_body_util::BodyExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::client::Body;
-use kube::core::{ObjectMeta, Request, Status, request};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::Node;
+use kube::core::ObjectMeta;
+use kube::{Client, Resource};
+use pps_api::{Accept, AnswerLimit, Guard, Write, get, path};
 use pps_core::status::{compact_patch, guarded_patch};
 use pps_recorder::generate;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 pub(crate) use self::failure::Failure;
 use crate::lead::Permit;
-use crate::observe::client::bounded;
 use pps_recorder::decide::{GeneratedPps, PodEviction, index::StatusWrite};
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-const JSON_PATCH: &str = "application/json-patch+json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
-/// What a patch is answered with. Without need, no write returns a whole object.
-const OBJECT: &str = "application/json";
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Of a write, or of a read that one depends on. etcd takes objects of 1.5 MiB by default, which are
+/// six times as many bytes in JSON at most.
+const LIMIT: AnswerLimit = AnswerLimit {
+    within: Duration::from_secs(30),
+    bytes: 16 << 20,
+};
 
 /// How many reads run at once, of all writes together. Each has its answer in memory.
 const READS_AT_ONCE: usize = 4;
@@ -121,7 +115,7 @@ impl Writer {
         } else {
             &write.patch
         };
-        let result = self.patch_status(&write, patch, METADATA, false).await;
+        let result = self.send(status_patch(&write, patch)).await;
         written(write, result)
     }
 
@@ -134,7 +128,8 @@ impl Writer {
         beside["status"]
             .as_object_mut()
             .map(|status| status.remove("podStates"));
-        let stored = match self.patch_status(&write, &beside, OBJECT, false).await {
+        let patch = status_patch(&write, &beside).answered_with(Accept::Object);
+        let stored = match self.send::<StoredPps>(patch).await {
             Ok(stored) => stored,
             // Both forms together are too large.
             Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
@@ -151,14 +146,15 @@ impl Writer {
         }
         let removal = Map::from_iter([("podStates".to_owned(), Value::Null)]);
         let removal = compact_patch(&guarded_patch(&write.uid, &stored.version(), &removal));
-        let result = self.patch_status(&write, &removal, METADATA, false).await;
+        let result = self.send(status_patch(&write, &removal)).await;
         written(write, result)
     }
 
     /// Moves the states of an object that is too large to have both forms. The API server is asked
     /// first what it would store, and then what it has stored.
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
-        match self.patch_status(&write, &write.patch, OBJECT, true).await {
+        let patch = status_patch(&write, &write.patch).answered_with(Accept::Object);
+        match self.send::<StoredPps>(patch.clone().as_dry_run()).await {
             Ok(stored)
                 if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
             Ok(_) => {
@@ -170,7 +166,7 @@ impl Writer {
             }
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         }
-        match self.patch_status(&write, &write.patch, OBJECT, false).await {
+        match self.send::<StoredPps>(patch).await {
             Ok(stored) if !stored.has_compact_form_of(&write.patch) => {
                 WriteResult::CompactFormDropped(write, Ok(stored.version()))
             }
@@ -183,42 +179,32 @@ impl Writer {
         workload: WorkloadKey,
         generated: GeneratedPps,
     ) -> WriteResult {
-        let key = generated.key();
-        let requests = requests::<PpsObject>(&key.namespace);
-        let field_manager = Some(generate::FIELD_MANAGER.to_owned());
-        let (request, sent) = match &generated {
-            GeneratedPps::Create { body, .. } => {
-                let params = PostParams {
-                    field_manager,
-                    ..PostParams::default()
-                };
-                (
-                    requests.create(&params, body.to_string().into_bytes()),
-                    body,
-                )
+        let result = match &generated {
+            GeneratedPps::Create { key, body, .. } => {
+                let kind = PpsObject::url_path(&(), Some(&key.namespace));
+                let write = Write::create(kind, body.clone());
+                self.apply(write, body).await
             }
-            GeneratedPps::Update { patch, .. } => {
-                let params = PatchParams {
-                    field_manager,
-                    ..PatchParams::default()
-                };
-                (
-                    requests.patch(&key.name, &params, &Patch::Merge(patch)),
-                    patch,
-                )
+            GeneratedPps::Update { key, patch, .. } => {
+                let write = Write::patch(pps_path(key), patch.clone());
+                self.apply(write, patch).await
             }
             GeneratedPps::Delete {
+                key,
                 uid,
                 resource_version,
                 ..
-            } => (
-                requests.delete(&key.name, &delete_params(uid, resource_version)),
-                &Value::Null,
-            ),
-        };
-        let result = match self.send::<Value>(request).await {
-            Err(Failure::NotFound) if sent.is_null() => Ok(ApplyResult::Complete),
-            result => result.map(|stored| apply_result(sent, &stored)),
+            } => {
+                let guard = Guard {
+                    uid,
+                    resource_version,
+                };
+                let deleted = self.send(Write::delete(pps_path(key), guard)).await;
+                match deleted.map(|_: IgnoredAny| ()) {
+                    Err(Failure::NotFound) | Ok(()) => Ok(ApplyResult::Complete),
+                    Err(failure) => Err(failure),
+                }
+            }
         };
         WriteResult::Generated(workload, generated, result)
     }
@@ -227,111 +213,59 @@ impl Writer {
     /// Before that it asks for what no watch has shown. A disruption budget does not protect a
     /// Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
-        let PodEviction {
-            pod,
-            uid,
-            resource_version,
-            ..
-        } = &eviction;
-        // kube's own eviction sends no precondition.
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
-            "deleteOptions": delete_params(uid, resource_version),
-        });
-        let (params, body) = (PostParams::default(), body.to_string().into_bytes());
-        let request = requests::<Pod>(&pod.namespace)
-            .create_subresource("eviction", &pod.name, &params, body);
+        let pod = &eviction.pod;
+        let guard = Guard {
+            uid: &eviction.uid,
+            resource_version: &eviction.resource_version,
+        };
+        let write = Write::evict(&pod.namespace, &pod.name, guard);
         let result = match self.expect_unschedulable(&eviction).await {
-            Ok(()) => self.send(request).await.map(|_: IgnoredAny| ()),
+            Ok(()) => self.send(write).await.map(|_: IgnoredAny| ()),
             Err(failure) => Err(failure),
         };
         WriteResult::Eviction(eviction, result)
     }
 
-    async fn create_event(&self, event: &Event) -> Result<(), Failure> {
-        let requests = requests::<Event>(event.metadata.namespace.as_deref().unwrap_or_default());
-        let request = requests.create(
-            &PostParams::default(),
-            json!(event).to_string().into_bytes(),
-        );
-        self.send(request).await.map(|_: IgnoredAny| ())
-    }
-
     /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound`
     /// counts: a proxy may also answer 404.
     pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
-        let api: Api<Node> = Api::all(self.client.clone());
         // The semaphore is never closed.
         let _turn = self.reads.acquire().await.ok();
-        let result = match bounded(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
-            Err(kube::Error::Api(status)) if is_node_not_found(&status, &node) => Ok(false),
-            answer => answer.map(|_| true).map_err(Failure::from),
+        let path = path::<Node>(None, &node);
+        let answer = get(&self.client, &path, Accept::Metadata, LIMIT).await;
+        let result = match answer.map(|_: IgnoredAny| ()) {
+            Err(failure) if failure.is_not_found("nodes", &node) => Ok(false),
+            answer => answer.map(|()| true).map_err(Failure::from),
         };
         WriteResult::NodeLookup(node, result)
     }
 
-    /// Sends a status patch: a list is a JSON patch, anything else a merge patch. With `dry_run`
-    /// the API server only says what it would store.
-    async fn patch_status(
-        &self,
-        write: &StatusWrite,
-        patch: &Value,
-        answer: &'static str,
-        dry_run: bool,
-    ) -> Result<StoredPps, Failure> {
-        let field_manager = Some(generate::FIELD_MANAGER.to_owned());
-        let params = PatchParams {
-            field_manager,
-            dry_run,
-            ..PatchParams::default()
-        };
-        let NamespacedName { namespace, name } = &write.key;
-        let patch_type = if patch.is_array() {
-            JSON_PATCH
-        } else {
-            MERGE_PATCH
-        };
-        let request = requests::<PpsObject>(namespace);
-        let request = request.patch_subresource("status", name, &params, &Patch::Merge(patch));
-        let request = request.map(|mut request| {
-            request
-                .headers_mut()
-                .insert(ACCEPT, HeaderValue::from_static(answer));
-            request
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static(patch_type));
-            request
-        });
-        self.send(request).await
+    /// Creates or changes a generated PPS. Says how much of what was sent is stored.
+    async fn apply(&self, write: Write, sent: &Value) -> Result<ApplyResult, Failure> {
+        let stored = self.send(write.managed_by(generate::FIELD_MANAGER)).await;
+        stored.map(|stored| apply_result(sent, &stored))
     }
 
     /// Sends a write, and gives up when this process no longer leads.
-    async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Failure> {
-        let request = async {
-            let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
-            let (head, body) = self.client.send(request).await?.into_parts();
-            let body = body.collect().await?.to_bytes();
-            if head.status.is_success() {
-                return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
-            }
-            Err(kube::Error::Api(failure::refusal(&head, &body).boxed()))
-        };
-        let answer = self
-            .permit
-            .run_while_valid(bounded(REQUEST_TIMEOUT, request))
-            .await;
-        answer.map_or(Err(Failure::NotLeading), |answer| {
-            answer.map_err(Failure::from)
-        })
+    async fn send<T: DeserializeOwned>(&self, write: Write) -> Result<T, Failure> {
+        let answer = write.send(&self.client, LIMIT);
+        match self.permit.run_while_valid(answer).await {
+            Some(answer) => answer.map_err(Failure::from),
+            None => Err(Failure::NotLeading),
+        }
     }
 }
 
-type Built = Result<http::Request<Vec<u8>>, request::Error>;
+fn pps_path(key: &NamespacedName) -> String {
+    path::<PpsObject>(Some(&key.namespace), &key.name)
+}
 
-fn requests<O: kube::Resource<DynamicType = ()>>(namespace: &str) -> Request {
-    Request::new(O::url_path(&(), Some(namespace)))
+/// A patch of a status: a list is a JSON patch, anything else a merge patch. Without need, no whole
+/// object is returned.
+fn status_patch(write: &StatusWrite, patch: &Value) -> Write {
+    Write::patch(format!("{}/status", pps_path(&write.key)), patch.clone())
+        .managed_by(generate::FIELD_MANAGER)
+        .answered_with(Accept::Metadata)
 }
 
 fn written(write: StatusWrite, result: Result<StoredPps, Failure>) -> WriteResult {
@@ -360,18 +294,6 @@ impl StoredPps {
     }
 }
 
-/// Deletes only this version of an object.
-fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
-    let preconditions = Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: Some(resource_version.to_owned()),
-    };
-    DeleteParams {
-        preconditions: Some(preconditions),
-        ..DeleteParams::default()
-    }
-}
-
 /// Compares what was sent with what the API server has stored: it drops fields that the definition
 /// lacks.
 fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
@@ -387,13 +309,4 @@ fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
     } else {
         ApplyResult::Complete
     }
-}
-
-/// Whether the API server itself says that there is no node of this name.
-fn is_node_not_found(status: &Status, node: &str) -> bool {
-    let is_about_node = status
-        .details
-        .as_ref()
-        .is_some_and(|details| details.kind == "nodes" && details.name == node);
-    status.code == 404 && status.reason == "NotFound" && is_about_node
 }

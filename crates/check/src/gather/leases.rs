@@ -5,11 +5,12 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use pps_api::Limits;
 use tokio::time::{Instant, sleep_until};
 
 use super::{TIMING, Timing, read_sidecars};
 use crate::facts::{Facts, LeaseReads, Read, Right, SidecarSetup};
-use crate::reader::{Limits, Reader};
+use crate::reader::Reader;
 use crate::report::words;
 use crate::rules;
 use crate::settings::Recorder;

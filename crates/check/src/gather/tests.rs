@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::finding::Severity;
-use crate::reader::Limits;
+use crate::reader::CHECK_LIMITS;
 use crate::report::words;
 use crate::rules::judge;
 use crate::settings::Phase;
@@ -354,7 +354,7 @@ async fn silence_of(
         }),
     );
     let timing = timing(60_000, 100, 300);
-    let reader = Reader::new(client.await, Limits::CHECK, timing.total);
+    let reader = Reader::new(client.await, CHECK_LIMITS, timing.total);
     let silent = leases::silent_within(reader, namespace, &timing).await;
     let seen = silent.map(|one| format!("{}: {}", one.subject, one.seen));
     (seen, reads.load(Ordering::Relaxed))

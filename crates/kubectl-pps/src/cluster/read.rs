@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use pps_api::Limits;
 use pps_check::read::{Problem, Read, Right};
-use pps_check::reader::{Limits, Reader};
+use pps_check::reader::Reader;
 use pps_core::pps::GROUP;
 use serde_json::Value;
 

@@ -1,13 +1,12 @@
-//! The only file that changes anything. Each write carries the UID and the resource version of the
-//! object that was read.
+//! What the plugin writes: which right each write needs, and what its failure means to the user.
 
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use pps_api::event::{Event, Severity};
+use pps_api::{AnswerLimit, Class, Guard, Refusal};
 use pps_check::read::Right;
-use pps_core::limits::MAX_NOTE_LENGTH;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::Failure;
@@ -17,6 +16,9 @@ use crate::snapshot::unreadable;
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer to a write, in bytes. etcd takes objects of 1.5 MiB by default, which are six
+/// times as many in JSON at most.
+const LARGEST_ANSWER: usize = 16 << 20;
 
 /// Retries of a write that a busy API server has not looked at, and the pause before each.
 const BUSY_TRIES: u32 = 4;
@@ -32,7 +34,7 @@ pub enum WriteError {
     /// An eviction would break a `PodDisruptionBudget`.
     Disruption(String),
     /// The API server has too many requests, and has not looked at the write.
-    Busy(String),
+    Busy,
     Refused(String),
     /// The API server did not answer, or with an error. Whether the write was done is not known.
     Failed(String),
@@ -47,96 +49,91 @@ impl From<WriteError> for Failure {
             WriteError::NotFound => Self::Refused("the object no longer exists".into()),
             WriteError::Forbidden(right) => Self::Unreadable(unreadable(&right, None)),
             WriteError::Disruption(text) | WriteError::Refused(text) => Self::Refused(text),
-            WriteError::Busy(text) => Self::Unreadable(format!(
-                "the API server has too many requests, and did not look at this one (429): {text}"
-            )),
+            WriteError::Busy => Self::Unreadable(
+                "the API server has too many requests, and did not look at this one (429)".into(),
+            ),
             WriteError::Failed(text) => Self::Unreadable(text),
         }
     }
 }
 
+/// A write, and the right that it needs.
 #[derive(Clone, Debug)]
 pub struct Write {
-    method: Method,
-    path: String,
-    content_type: &'static str,
-    body: Value,
+    api: pps_api::Write,
     right: Right,
-    dry_run: bool,
 }
 
 impl Write {
-    fn new(
-        method: Method,
-        path: String,
-        content_type: &'static str,
-        body: Value,
-        right: Right,
-    ) -> Self {
+    fn new(right: Right, api: pps_api::Write) -> Self {
         Self {
-            method,
-            path,
-            content_type,
-            body,
+            api: api.managed_by(FIELD_MANAGER),
             right,
-            dry_run: false,
         }
     }
 
     /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and
     /// the resource version of the object that was read.
     pub fn patch(right: Right, path: String, body: Value) -> Self {
-        let is_list = body.is_array();
-        let content_type = if is_list {
-            "application/json-patch+json"
-        } else {
-            "application/merge-patch+json"
-        };
-        Self::new(Method::PATCH, path, content_type, body, right)
+        Self::new(right, pps_api::Write::patch(path, body))
     }
 
     pub fn create(right: Right, path: String, body: Value) -> Self {
-        Self::new(Method::POST, path, "application/json", body, right)
+        Self::new(right, pps_api::Write::create(path, body))
     }
 
     /// Deletes exactly this object.
-    pub fn delete(right: Right, path: String, uid: &str, resource_version: &str) -> Self {
-        let body = json!({
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": uid, "resourceVersion": resource_version},
-        });
-        Self::new(Method::DELETE, path, "application/json", body, right)
+    pub fn delete(right: Right, path: String, guard: Guard<'_>) -> Self {
+        Self::new(right, pps_api::Write::delete(path, guard))
     }
 
     /// Evicts exactly this Pod, in this version, unless a `PodDisruptionBudget` forbids it.
-    pub fn evict(namespace: &str, pod: &str, uid: &str, resource_version: &str) -> Self {
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": resource_version}},
-        });
+    pub fn evict(namespace: &str, pod: &str, guard: Guard<'_>) -> Self {
         let right = Right::new("create", "", "pods/eviction")
             .named(pod)
             .within(namespace);
-        Self::create(
-            right,
-            format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction"),
-            body,
-        )
+        Self::new(right, pps_api::Write::evict(namespace, pod, guard))
     }
 
     /// The API server checks the write and does not do it.
     #[must_use]
-    pub fn as_dry_run(mut self) -> Self {
-        self.dry_run = true;
-        // The API server takes the options of a deletion from the body alone: without this it would
-        // delete the object.
-        if self.method == Method::DELETE {
-            self.body["dryRun"] = json!(["All"]);
+    pub fn as_dry_run(self) -> Self {
+        Self {
+            api: self.api.as_dry_run(),
+            ..self
         }
-        self
+    }
+
+    /// What a failure of this write means.
+    fn error(&self, failure: pps_api::Failure) -> WriteError {
+        match failure {
+            pps_api::Failure::Refused(refusal) => self.refusal(*refusal),
+            pps_api::Failure::Silent(within) => {
+                let seconds = within.as_secs_f32();
+                WriteError::Failed(if self.api.is_dry_run() {
+                    format!("the API server did not answer within {seconds} s")
+                } else {
+                    format!(
+                        "the API server did not answer within {seconds} s, and whether the write \
+                         was done is not known: run the same command again"
+                    )
+                })
+            }
+            other => WriteError::Failed(other.to_string()),
+        }
+    }
+
+    fn refusal(&self, refusal: Refusal) -> WriteError {
+        match refusal.class {
+            Class::Conflict => WriteError::Conflict(refusal.message),
+            Class::NotFound => WriteError::NotFound,
+            Class::Forbidden => WriteError::Forbidden(self.right.clone()),
+            Class::Budget => WriteError::Disruption(refusal.message),
+            Class::Busy => WriteError::Busy,
+            Class::Denied | Class::TooLarge => WriteError::Refused(refusal.message),
+            _ if refusal.code < 500 => WriteError::Refused(refusal.message),
+            _ => WriteError::Failed(refusal.to_string()),
+        }
     }
 }
 
@@ -144,69 +141,20 @@ impl Write {
 pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
     for _ in 0..BUSY_TRIES {
         match send_once(client, &write).await {
-            Err(WriteError::Busy(_)) => sleep(BUSY_PAUSE).await,
+            Err(WriteError::Busy) => sleep(BUSY_PAUSE).await,
             answer => return answer,
         }
     }
     send_once(client, &write).await
 }
 
-/// Whether an authorizer refuses a request. An admission webhook may quote such a refusal.
-fn lacks_right(message: &str) -> bool {
-    message.contains("is forbidden: User \"") && !message.starts_with("admission webhook ")
-}
-
 async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> {
-    let dry_run = if write.dry_run { "&dryRun=All" } else { "" };
-    let request = Request::builder()
-        .method(&write.method)
-        .uri(format!(
-            "{}?fieldManager={FIELD_MANAGER}{dry_run}",
-            write.path
-        ))
-        .header(http::header::CONTENT_TYPE, write.content_type)
-        .header(http::header::ACCEPT, "application/json")
-        .body(write.body.to_string().into_bytes())
-        .map_err(|error| WriteError::Failed(error.to_string()))?;
-    let within = client.request_timeout.unwrap_or(TIMEOUT);
-    let Ok(answer) = tokio::time::timeout(within, client.kube.request::<Value>(request)).await
-    else {
-        let seconds = within.as_secs_f32();
-        return Err(WriteError::Failed(if write.dry_run {
-            format!("the API server did not answer within {seconds} s")
-        } else {
-            format!(
-                "the API server did not answer within {seconds} s, and whether the write was done \
-                 is not known: run the same command again"
-            )
-        }));
+    let limit = AnswerLimit {
+        within: client.request_timeout.unwrap_or(TIMEOUT),
+        bytes: LARGEST_ANSWER,
     };
-    match answer {
-        Ok(stored) => Ok(stored),
-        Err(kube::Error::Api(status)) => {
-            let message = status.message.clone();
-            Err(match StatusCode::from_u16(status.code) {
-                Ok(StatusCode::CONFLICT) => WriteError::Conflict(message),
-                Ok(StatusCode::NOT_FOUND) => WriteError::NotFound,
-                Ok(StatusCode::FORBIDDEN) if lacks_right(&message) => {
-                    WriteError::Forbidden(write.right.clone())
-                }
-                Ok(StatusCode::TOO_MANY_REQUESTS) => {
-                    // The API server's flow control answers with the same code.
-                    let mut causes = status.details.iter().flat_map(|details| &details.causes);
-                    let is_budget = causes.any(|cause| cause.reason == "DisruptionBudget");
-                    if is_budget {
-                        WriteError::Disruption(message)
-                    } else {
-                        WriteError::Busy(message)
-                    }
-                }
-                Ok(code) if code.is_client_error() => WriteError::Refused(message),
-                _ => WriteError::Failed(message),
-            })
-        }
-        Err(error) => Err(WriteError::Failed(error.to_string())),
-    }
+    let answer = write.api.send(&client.kube, limit).await;
+    answer.map_err(|failure| write.error(failure))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,31 +170,27 @@ pub struct Note<'a> {
 
 /// Leaves an Event on an object.
 pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
     let metadata = &note.about["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or("default");
-    let name = metadata["name"].as_str().unwrap_or_default();
-    let body = json!({
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"generateName": format!("{name}-"), "namespace": namespace},
-        "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
-        "type": "Normal",
-        "reason": note.reason,
-        "action": note.action,
-        "note": note.message[..note.message.floor_char_boundary(MAX_NOTE_LENGTH)],
-        "reportingController": FIELD_MANAGER,
-        "reportingInstance": FIELD_MANAGER,
-        "regarding": {
-            "apiVersion": note.about["apiVersion"],
-            "kind": note.about["kind"],
-            "namespace": namespace,
-            "name": name,
-            "uid": metadata["uid"],
+    let event = Event {
+        regarding: ObjectReference {
+            api_version: text(&note.about["apiVersion"]),
+            kind: text(&note.about["kind"]),
+            namespace: Some(namespace.to_owned()),
+            name: text(&metadata["name"]),
+            uid: text(&metadata["uid"]),
+            ..ObjectReference::default()
         },
-    });
+        severity: Severity::Normal,
+        reason: note.reason,
+        action: note.action,
+        note: &note.message,
+        controller: FIELD_MANAGER,
+        instance: FIELD_MANAGER,
+    };
     let right = Right::new("create", "events.k8s.io", "events").within(namespace);
-    let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    send(client, Write::create(right, path, body))
+    send(client, Write::new(right, event.publish()))
         .await
         .map(|_| ())
 }
@@ -256,8 +200,14 @@ mod tests {
     use std::net::TcpListener;
 
     use kube::Config;
+    use serde_json::json;
 
     use super::*;
+
+    const GUARD: Guard<'static> = Guard {
+        uid: "uid",
+        resource_version: "1",
+    };
 
     /// Takes connections, and never answers.
     fn silent() -> (TcpListener, Client) {
@@ -279,7 +229,7 @@ mod tests {
     async fn a_write_that_is_not_answered_ends() {
         let (_listener, client) = silent();
         let begun = std::time::Instant::now();
-        let eviction = || Write::evict("prod", "db-0", "uid", "1");
+        let eviction = || Write::evict("prod", "db-0", GUARD);
         let Err(WriteError::Failed(text)) = send(&client, eviction()).await else {
             panic!("nobody answers")
         };
@@ -314,7 +264,7 @@ mod tests {
         let budget =
             refusal(json!([{"reason": "DisruptionBudget", "message": "The budget db needs 2"}]));
         let client = crate::cluster::tests::serve(move |_| budget.clone());
-        let evict = || Write::evict("prod", "db-0", "uid", "1");
+        let evict = || Write::evict("prod", "db-0", GUARD);
         let refused = send(&client, evict()).await;
         assert!(
             matches!(refused, Err(WriteError::Disruption(_))),
@@ -333,7 +283,7 @@ mod tests {
         assert!(send(&client, evict()).await.is_ok(), "asked again");
         let client = crate::cluster::tests::serve(move |_| busy());
         let busy = send(&client, evict()).await.unwrap_err();
-        assert!(matches!(busy, WriteError::Busy(_)), "{busy:?}");
+        assert!(matches!(busy, WriteError::Busy), "{busy:?}");
         assert!(
             Failure::from(busy)
                 .to_string()
@@ -343,9 +293,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_read_that_is_not_answered_ends() {
-        use pps_check::reader::{Limits, Reader};
+        use pps_check::reader::{CHECK_LIMITS, Reader};
         let (_listener, client) = silent();
-        let limits = client.limits(Limits::CHECK);
+        let limits = client.limits(CHECK_LIMITS);
         let reader = Reader::new(client.kube, limits, Duration::from_mins(1));
         let path = "/api/v1/namespaces/prod/pods/db-0";
         let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "pods"), path).await;

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use pps_check::read::Right;
-use pps_check::reader::Limits;
+use pps_check::reader::CHECK_LIMITS;
 use pps_check::report::{KIND, WIDTH};
 use pps_check::{NAMESPACE, Settings, silent_recorder};
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub(super) async fn check(
     let client = &connected.client;
     let settings = Settings {
         namespace: namespace.to_owned(),
-        limits: client.limits(Limits::CHECK),
+        limits: client.limits(CHECK_LIMITS),
         cluster: commands(connection, namespace).cluster(),
         runs_in_cluster: false,
         ..args.settings.clone()
@@ -148,7 +148,7 @@ pub(super) async fn status(
     let commands = commands(connection, &connected.namespace);
     let mut answer = status::status(&snapshot, args.workload.as_deref(), selector, &commands)?;
     if answer.governed > 0 {
-        let limits = client.limits(Limits::CHECK);
+        let limits = client.limits(CHECK_LIMITS);
         answer.silence = silent_recorder(&client.kube, namespaces.one(), limits).await;
     }
     if args.problems {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
+use pps_api::{Failure, bounded};
 use pps_core::Reason;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::client::{bounded, code, describe};
 use super::watch::{Observation, Watches};
 use crate::lead::holder;
 use crate::telemetry::metrics::Metrics;
@@ -85,12 +85,12 @@ impl Manager {
 /// The manager's Lease, if somebody holds it; fails if that is unknown. Where reading it is
 /// forbidden, the manager is assumed not to run: the sidecar's role grants the read in the
 /// namespace where OpenKruise is installed.
-async fn held_lease(client: &Client, namespace: &str) -> Result<Option<Box<Lease>>, kube::Error> {
+async fn held_lease(client: &Client, namespace: &str) -> Result<Option<Box<Lease>>, Failure> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let lease = match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
-        Err(error) if matches!(code(&error), Some(401 | 403 | 404)) => {
+        Err(error) if matches!(error.code(), Some(401 | 403 | 404)) => {
             debug!(
-                error = describe(&error),
+                %error,
                 "cannot read the Lease of OpenKruise's manager; assuming that it does not run"
             );
             None

@@ -26,7 +26,6 @@ use tokio::sync::{Semaphore, mpsc};
 
 pub(crate) use self::follow::StoreWentBack;
 pub use self::merge::Merge;
-pub(crate) use self::refusal::{LONGEST_WAIT, Refusal};
 pub(crate) use self::requests::Relist;
 use self::requests::Relisting;
 use self::source::PAGES_AT_ONCE;

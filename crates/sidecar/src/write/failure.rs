@@ -1,15 +1,12 @@
-//! Why a request failed, and what follows from the API server's answer.
+//! What the failure of a request means to the worker: whether to wait, to read again or to warn.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use http::response::Parts;
-use kube::core::Status;
+use pps_api::{Class, Refusal};
 use pps_core::shorten_to;
-use serde_json::json;
 
-use crate::observe::client::describe;
-use crate::observe::watch::{LONGEST_WAIT, Refusal, WatchError};
+use crate::observe::watch::WatchError;
 
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;
@@ -80,37 +77,6 @@ impl Failure {
     }
 }
 
-/// What an answer refuses. Of one that a gateway has written, or a full queue of the API server,
-/// only the head counts: it says the code, and how long to wait. The page of another server may
-/// hold secrets.
-pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
-    let code = head.status;
-    let reason = code.canonical_reason().unwrap_or_default();
-    let status = serde_json::from_slice(body)
-        .ok()
-        .filter(|status: &Status| status.status.is_some());
-    let mut status = status.unwrap_or_else(|| Status::failure("the answer is no Status", reason));
-    status.code = code.as_u16();
-    let seconds = Refusal::default().retry_after(&head.headers).as_secs();
-    let details = || serde_json::from_value(json!({"retryAfterSeconds": seconds})).ok();
-    status.details = status.details.or_else(details);
-    status
-}
-
-/// Whether the API server, etcd, or the connection between them refuses a request of this size.
-fn is_too_large(status: &Status) -> bool {
-    let says = |words: &str| status.message.contains(words);
-    status.code == 413 || says("request is too large") || says("larger than max")
-}
-
-/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's
-/// denial may have any status code.
-fn is_refusal(status: &Status) -> bool {
-    let is_denial = status.message.starts_with("admission webhook ")
-        && status.message.contains("denied the request");
-    is_denial || matches!(status.code, 400 | 403 | 405 | 422)
-}
-
 /// A message on one line, without the end of a long one.
 fn shortened(message: &str) -> String {
     shorten_to(
@@ -119,121 +85,48 @@ fn shortened(message: &str) -> String {
     )
 }
 
-impl From<kube::Error> for Failure {
-    fn from(error: kube::Error) -> Self {
-        let kube::Error::Api(status) = error else {
-            return Self::Other {
-                message: describe(&error),
+impl From<pps_api::Failure> for Failure {
+    fn from(failure: pps_api::Failure) -> Self {
+        match failure {
+            pps_api::Failure::Refused(refusal) => Self::from(*refusal),
+            other => Self::Other {
+                message: other.to_string(),
                 retry_after: Duration::ZERO,
-            };
-        };
-        let message = shortened(&status.message);
-        match status.code {
-            code if is_too_large(&status) => Self::TooLarge(format!("{code} {message}")),
-            code if is_refusal(&status) => Self::Refused(format!("{code} {message}")),
-            404 => Self::NotFound,
-            409 => Self::Conflict,
-            code => {
-                let seconds = status
-                    .details
-                    .as_ref()
-                    .map_or(0, |details| details.retry_after_seconds);
-                let seconds = seconds.min(LONGEST_WAIT);
-                Self::Other {
-                    message: format!("{code} {}: {message}", shortened(&status.reason)),
-                    retry_after: Duration::from_secs(seconds.into()),
-                }
+            },
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { code, message, .. } = &refusal;
+        match refusal.class {
+            Class::TooLarge => Self::TooLarge(format!("{code} {}", shortened(message))),
+            Class::Denied | Class::Forbidden => {
+                Self::Refused(format!("{code} {}", shortened(message)))
             }
+            Class::NotFound => Self::NotFound,
+            Class::Conflict => Self::Conflict,
+            Class::Unauthorized
+            | Class::Expired
+            | Class::VersionAhead
+            | Class::Budget
+            | Class::Busy
+            | Class::Other => Self::Other {
+                message: shortened(&refusal.to_string()),
+                retry_after: refusal.retry_after,
+            },
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn classifies_refusals_for_size_as_too_large() {
-        for (code, message, expected) in [
-            (413, "Request entity too large: limit is 3145728", true),
-            (500, "etcdserver: request is too large", true),
-            (
-                500,
-                "rpc error: code = ResourceExhausted desc = trying to send message larger than \
-                 max (3 vs. 2)",
-                true,
-            ),
-            (500, "etcdserver: request timed out", false),
-            (422, "podStates is invalid", false),
-        ] {
-            let status =
-                json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = Failure::from(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(
-                matches!(failure, Failure::TooLarge(_)),
-                expected,
-                "{message}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_what_the_api_server_or_a_policy_says_about_the_request() {
-        let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
-        let invalid = r#"PersistentPodState "w" is invalid"#;
-        for (code, message, expected) in [
-            (422, invalid, true),
-            (403, "forbidden: exceeded quota: pps", true),
-            (400, denied, true),
-            (409, denied, true),
-            (500, denied, true),
-            (409, r#"persistentpodstates "w" already exists"#, false),
-            (
-                500,
-                r#"failed calling webhook "p.kubewarden.admission": timeout"#,
-                false,
-            ),
-            (429, "the server has received too many requests", false),
-            (401, "Unauthorized", false),
-            (404, "not found", false),
-        ] {
-            let status =
-                json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = Failure::from(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(
-                matches!(failure, Failure::Refused(_)),
-                expected,
-                "{code} {message}"
-            );
-        }
+    fn a_message_is_on_one_line_and_not_long() {
+        assert_eq!(shortened("a\n  b"), "a b");
         assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);
-    }
-
-    #[test]
-    fn the_page_of_another_server_is_not_repeated() {
-        for (body, expected) in [
-            (
-                "<html>secret</html>",
-                "502 Bad Gateway: the answer is no Status",
-            ),
-            (
-                r#"{"message": "secret"}"#,
-                "502 Bad Gateway: the answer is no Status",
-            ),
-            (
-                r#"{"status": "Failure", "reason": "InternalError", "message": "no etcd"}"#,
-                "502 InternalError: no etcd",
-            ),
-        ] {
-            let (head, ()) = http::Response::builder()
-                .status(502)
-                .body(())
-                .unwrap()
-                .into_parts();
-            let failure = Failure::from(kube::Error::Api(refusal(&head, body.as_bytes()).boxed()));
-            assert_eq!(failure.to_string(), expected);
-        }
     }
 }

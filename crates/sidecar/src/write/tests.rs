@@ -5,37 +5,12 @@ use std::sync::Mutex;
 
 use http_body_util::BodyExt;
 use kube::client::Body;
+use serde_json::json;
 use tower::service_fn;
 
 use super::*;
 use crate::lead::{Leadership, Permit};
 use pps_recorder::facts::{GroupKind, NamespacedName};
-
-#[test]
-fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
-    let status = |code: u16, reason: &str, kind: &str, name: &str| -> Status {
-        let details = json!({"kind": kind, "name": name});
-        serde_json::from_value(
-            json!({"status": "Failure", "message": "", "code": code, "reason": reason,
-            "details": details}),
-        )
-        .unwrap()
-    };
-    assert!(is_node_not_found(
-        &status(404, "NotFound", "nodes", "n"),
-        "n"
-    ));
-    for other in [
-        status(404, "Failed to parse error data", "", ""),
-        status(404, "NotFound", "", ""),
-        status(404, "NotFound", "nodes", "m"),
-        status(403, "Forbidden", "nodes", "n"),
-        status(410, "Gone", "nodes", "n"),
-        status(500, "InternalError", "nodes", "n"),
-    ] {
-        assert!(!is_node_not_found(&other, "n"), "{other:?}");
-    }
-}
 
 /// Method, path and body of each request.
 type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;

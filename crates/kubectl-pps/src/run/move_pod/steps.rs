@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use pps_api::Guard;
 use pps_check::read::Right;
 use pps_core::edit::set_state;
 use pps_core::packed::recorded_state;
@@ -220,10 +221,13 @@ impl<'a> Steps<'a> {
             if !is_as_decided {
                 break;
             }
-            let (uid, version) = (now.uid(), now.resource_version());
+            let guard = Guard {
+                uid: now.uid(),
+                resource_version: now.resource_version(),
+            };
             let removal = match self.one.removal {
-                Removal::Evict => Write::evict(&self.one.namespace, &self.one.pod, uid, version),
-                _ => Write::delete(self.pod_right("delete"), self.pod_path(), uid, version),
+                Removal::Evict => Write::evict(&self.one.namespace, &self.one.pod, guard),
+                _ => Write::delete(self.pod_right("delete"), self.pod_path(), guard),
             };
             match self.send(removal).await {
                 Ok(_) | Err(WriteError::NotFound) => return Ok(()),

@@ -14,13 +14,13 @@ use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Request as Requests, Status};
 use kube::{Client, Resource};
+use pps_api::{LARGEST_REFUSAL, LONGEST_SILENCE};
 use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::refusal::Refusal;
 use super::stream::{LineError, Page, lines, text_of};
-use crate::observe::client::{LARGEST_REFUSAL, LONGEST_SILENCE};
 use crate::observe::objects::Malformed;
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or

@@ -3,8 +3,10 @@
 use std::convert::Infallible;
 use std::sync::Mutex;
 
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use serde_json::json;
 use tower::service_fn;
 
 use super::*;

@@ -1,0 +1,28 @@
+//! Access to a Kubernetes API server, for the sidecar, the check and the plugin.
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`], [`proxy`] | where the API server is, and through which proxy it is reached |
+//! | [`client`] | the client, and one request with limits on time and bytes |
+//! | [`failure`] | why a request has no usable answer: one table for all callers |
+//! | [`read`] | one object, or a list page by page |
+//! | [`write`](mod@write) | create, replace, patch, delete and evict, each guarded by UID and version |
+//! | [`event`] | an Event about an object |
+//!
+//! Each request is sent once. The caller decides what follows from a failure, whether to try again,
+//! and what its users read.
+
+pub mod client;
+pub mod config;
+mod describe;
+pub mod event;
+pub mod failure;
+pub mod proxy;
+pub mod read;
+pub mod write;
+
+pub use client::{AnswerLimit, LARGEST_REFUSAL, LONGEST_SILENCE, bounded};
+pub use describe::{describe_json, root_cause};
+pub use failure::{Class, Failure, Refusal};
+pub use read::{Accept, Limits, List, Reader, get, path};
+pub use write::{Guard, Write};
