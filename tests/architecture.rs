@@ -204,7 +204,7 @@ fn one_crate_writes_to_the_api_server() {
         assert_eq!(files_with(folder, &requests), expected, "{folder}");
     }
     // What a write means is decided in few places.
-    let writes = ["Write::", ".publish()"];
+    let writes = ["Write::", "event::publish"];
     let sidecar = ["lead.rs", "write.rs", "write/events.rs"];
     assert_eq!(
         files_with("crates/sidecar/src", &writes),

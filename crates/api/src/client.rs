@@ -8,10 +8,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tower::util::MapResponseLayer;
 
-use crate::describe::root_cause;
+use crate::describe::{describe_json, root_cause};
 use crate::failure::{Failure, Refusal};
 
 /// The largest body of an error response that is read, in bytes.
@@ -27,6 +28,24 @@ pub struct AnswerLimit {
     /// The most bytes of the body of a successful answer. The body of another one may have
     /// [`LARGEST_REFUSAL`].
     pub bytes: usize,
+}
+
+/// How much of an object the API server answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// All of it.
+    Object,
+    /// Its metadata alone, as a `PartialObjectMetadata`.
+    Metadata,
+}
+
+impl Accept {
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Object => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
 }
 
 /// A client that never tries again by itself, and reads no large error response.
@@ -58,16 +77,18 @@ pub async fn bounded<T>(
     }
 }
 
-/// Sends a request once. Returns the body of a successful answer.
-pub(crate) async fn exchange(
+/// Sends a request once. Returns the body of a successful answer, read as JSON.
+pub(crate) async fn exchange<T: DeserializeOwned>(
     client: &Client,
     request: Request<Body>,
     limit: AnswerLimit,
-) -> Result<Bytes, Failure> {
+) -> Result<T, Failure> {
     let exchange = async {
         let (head, body) = client.send(request).await?.into_parts();
         if head.status.is_success() {
-            return collect(body, limit.bytes).await;
+            let body = collect(body, limit.bytes).await?;
+            return serde_json::from_slice(&body)
+                .map_err(|error| Failure::Unreadable(describe_json(&error)));
         }
         // Without its body, a refusal still has its code, and says how long to wait.
         let body = collect(body, LARGEST_REFUSAL).await.unwrap_or_default();
@@ -101,6 +122,7 @@ mod tests {
     use axum::http::{StatusCode, header};
     use k8s_openapi::api::core::v1::Pod;
     use kube::Api;
+    use serde::de::IgnoredAny;
 
     use super::*;
     use crate::Class;
@@ -135,7 +157,10 @@ mod tests {
             bytes: 1,
         };
         let request = Request::get("/").body(Body::empty()).unwrap();
-        let Failure::Refused(refusal) = exchange(&client, request, limit).await.unwrap_err() else {
+        let Failure::Refused(refusal) = exchange::<IgnoredAny>(&client, request, limit)
+            .await
+            .unwrap_err()
+        else {
             panic!("it has answered")
         };
         assert_eq!(refusal.class, Class::Busy);

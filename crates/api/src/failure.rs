@@ -40,22 +40,16 @@ pub enum Failure {
     /// A successful answer is not what was asked for.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
-    /// The request itself is wrong.
-    #[error("the request was not sent: {0}")]
-    NotSent(#[from] NotSent),
-}
-
-/// Why a request was not sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotSent {
-    /// It could change or delete another version of an object than the one that was read.
-    #[error("it names neither UID nor version of an object")]
+    /// A write that was not sent: it could change another version of an object than the one that
+    /// was read.
+    #[error("the write names neither UID nor version of an object")]
     Unguarded,
-    /// Without a name in its path, it would be about all objects of a kind.
-    #[error("its path has an empty name")]
+    /// A request that was not sent: without a name it would be about all objects of a kind.
+    #[error("the path of the request has an empty name")]
     Nameless,
-    /// It is no HTTP request, for instance because of a letter in its path.
-    #[error("{0}")]
+    /// A request that was not sent: it is none of HTTP, for instance because of a letter in its
+    /// path.
+    #[error("the request is invalid: {0}")]
     Invalid(String),
 }
 
@@ -64,6 +58,8 @@ pub enum NotSent {
 pub struct Refusal {
     /// What it means.
     pub class: Class,
+    /// Whether an API server has answered, and not something before it.
+    pub is_of_api_server: bool,
     /// The HTTP status code; 0 if kube does not report it.
     pub code: u16,
     /// `NotFound`; HTTP's own words for the code if no API server has answered.
@@ -72,14 +68,9 @@ pub struct Refusal {
     pub message: String,
     /// How long to wait, as the answer asks for: at most [`LONGEST_WAIT`].
     pub retry_after: Duration,
-    /// The object that the API server names.
-    subject: Subject,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Subject {
-    /// `nodes`
+    /// The resource that the API server names: `nodes`.
     resource: String,
+    /// The name of the object that the API server names.
     name: String,
 }
 
@@ -129,8 +120,8 @@ impl Failure {
         self.refusal().is_some_and(|refusal| {
             refusal.class == Class::NotFound
                 && refusal.reason == "NotFound"
-                && refusal.subject.resource == resource
-                && refusal.subject.name == name
+                && refusal.resource == resource
+                && refusal.name == name
         })
     }
 
@@ -199,21 +190,24 @@ impl Refusal {
 
     /// `header_wait` is how many seconds the headers of the answer ask to wait.
     fn new(code: u16, status: Option<Status>, header_wait: u32) -> Self {
+        let is_of_api_server = status.is_some();
         let status = status.unwrap_or_else(|| Status::failure(NO_STATUS, http_reason(code)));
         let class = Class::of(code, &status);
-        let details = status.details.as_ref();
-        let seconds = details.map_or(0, |details| details.retry_after_seconds);
-        let subject = details.map(|details| Subject {
-            resource: details.kind.clone(),
-            name: details.name.clone(),
-        });
+        let asked = status.details.as_ref();
+        let seconds = asked.map_or(0, |details| details.retry_after_seconds);
+        let (resource, name) = status
+            .details
+            .map(|details| (details.kind, details.name))
+            .unwrap_or_default();
         Self {
             class,
+            is_of_api_server,
             code,
             reason: status.reason,
             message: status.message,
             retry_after: Duration::from_secs(seconds.max(header_wait).into()).min(LONGEST_WAIT),
-            subject: subject.unwrap_or_default(),
+            resource,
+            name,
         }
     }
 }
@@ -257,7 +251,7 @@ impl From<kube::Error> for Failure {
             kube::Error::Api(status) => Refusal::of_status(status).into(),
             kube::Error::SerdeError(error) => Self::Unreadable(describe_json(error)),
             kube::Error::FromUtf8(_) => Self::Unreadable("it is not UTF-8".into()),
-            kube::Error::BuildRequest(error) => NotSent::Invalid(error.to_string()).into(),
+            kube::Error::BuildRequest(error) => Self::Invalid(error.to_string()),
             other => Self::Unreachable(root_cause(other)),
         }
     }

@@ -21,8 +21,8 @@ pub mod proxy;
 pub mod read;
 pub mod write;
 
-pub use client::{AnswerLimit, LARGEST_REFUSAL, LONGEST_SILENCE, bounded};
+pub use client::{Accept, AnswerLimit, LARGEST_REFUSAL, LONGEST_SILENCE, bounded};
 pub use describe::{describe_json, root_cause};
 pub use failure::{Class, Failure, Refusal};
-pub use read::{Accept, Limits, List, Reader, get, path};
+pub use read::{Limits, List, Reader, get, path};
 pub use write::{Guard, Write};

@@ -2,37 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::{Client, Resource};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::client::{AnswerLimit, exchange};
-use crate::describe::describe_json;
-use crate::failure::{Class, Failure, NotSent};
+use crate::client::{Accept, AnswerLimit, exchange};
+use crate::failure::{Class, Failure};
 use crate::write::Write;
-
-/// How much of an object the API server answers with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accept {
-    /// All of it.
-    Object,
-    /// Its metadata alone, as a `PartialObjectMetadata`.
-    Metadata,
-}
-
-impl Accept {
-    pub(crate) fn media_type(self) -> &'static str {
-        match self {
-            Self::Object => "application/json",
-            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-        }
-    }
-}
 
 /// The path of an object of a built-in kind, or of another that is known when this is compiled.
 pub fn path<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> String {
@@ -47,17 +29,13 @@ pub async fn get<T: DeserializeOwned>(
     limit: AnswerLimit,
 ) -> Result<T, Failure> {
     if path.ends_with('/') {
-        return Err(NotSent::Nameless.into());
+        return Err(Failure::Nameless);
     }
     let request = Request::get(path)
         .header(header::ACCEPT, accept.media_type())
         .body(Body::empty())
-        .map_err(|error| NotSent::Invalid(error.to_string()))?;
-    parse(&exchange(client, request, limit).await?)
-}
-
-pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| Failure::Unreadable(describe_json(&error)))
+        .map_err(|error| Failure::Invalid(error.to_string()))?;
+    exchange(client, request, limit).await
 }
 
 /// The limits of a [`Reader`].
@@ -115,7 +93,7 @@ impl Reader {
     }
 
     /// Has the API server answer a review. It is created and stored nowhere.
-    pub async fn review(&self, path: String, review: Value) -> Result<Value, Failure> {
+    pub async fn review(&self, path: String, review: &Value) -> Result<Value, Failure> {
         let review = Write::create(path, review);
         let answer = review.send(&self.client, self.limit()).await;
         answer.map_err(|failure| self.late(failure))
@@ -131,7 +109,8 @@ impl Reader {
         labels: &str,
         mut take: impl FnMut(Value) -> Option<T>,
     ) -> Result<List<T>, Failure> {
-        let mut list = List::empty();
+        let mut objects = Vec::new();
+        let mut unusable = 0;
         let mut params = ListParams::default().labels(labels).limit(self.limits.page);
         let mut is_second_list = false;
         loop {
@@ -145,32 +124,41 @@ impl Reader {
                 // incomplete.
                 Err(failure) if failure.class() == Some(Class::Expired) && !is_second_list => {
                     is_second_list = true;
-                    list = List::empty();
+                    objects.clear();
+                    unusable = 0;
                     params.continue_token = None;
                     continue;
                 }
                 page => page?,
             };
-            for object in page.objects {
-                match take(object) {
-                    Some(object) => list.objects.push(object),
-                    None => list.unusable += 1,
+            let kind = page.kind.strip_suffix("List");
+            for item in page.items.unwrap_or_default() {
+                match take(with_kind(item, kind, &page.api_version)) {
+                    Some(object) => objects.push(object),
+                    None => unusable += 1,
                 }
             }
-            if page.next.is_none() || list.objects.len() >= self.limits.objects {
-                list.more = page.next.map_or(0, |_| page.remaining.unwrap_or(1));
-                return Ok(list);
+            let metadata = page.metadata;
+            let next = metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() || objects.len() >= self.limits.objects {
+                // The API server does not always say how many objects are left.
+                let left = metadata.remaining_item_count.unwrap_or(1);
+                return Ok(List {
+                    objects,
+                    more: next.map_or(0, |_| left.unsigned_abs()),
+                    unusable,
+                });
             }
-            params.continue_token = page.next;
+            params.continue_token = next;
         }
     }
 
     async fn page(&self, path: &str, params: &ListParams) -> Result<Page, Failure> {
         let request = kube::core::Request::new(path)
             .list(params)
-            .map_err(|error| NotSent::Invalid(error.to_string()))?;
+            .map_err(|error| Failure::Invalid(error.to_string()))?;
         let answer = exchange(&self.client, request.map(Body::from), self.limit()).await;
-        Page::read(parse(&answer.map_err(|failure| self.late(failure))?)?)
+        answer.map_err(|failure| self.late(failure))
     }
 
     fn limit(&self) -> AnswerLimit {
@@ -189,55 +177,24 @@ impl Reader {
     }
 }
 
-impl<T> List<T> {
-    fn empty() -> Self {
-        Self {
-            objects: Vec::new(),
-            more: 0,
-            unusable: 0,
-        }
-    }
-}
-
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Page {
-    objects: Vec<Value>,
-    /// Gives the next page; none for the last one.
-    next: Option<String>,
-    /// How many objects come after this page, if the API server says so.
-    remaining: Option<u64>,
+    kind: String,
+    api_version: String,
+    metadata: ListMeta,
+    items: Option<Vec<Value>>,
 }
 
-impl Page {
-    fn read(mut list: Value) -> Result<Self, Failure> {
-        if !list.is_object() {
-            return Err(Failure::Unreadable("it is no list".into()));
-        }
-        let kind = list["kind"]
-            .as_str()
-            .and_then(|kind| kind.strip_suffix("List"));
-        let kind = kind.map(str::to_owned);
-        let version = list["apiVersion"].take();
-        let mut objects = match list["items"].take() {
-            Value::Array(objects) => objects,
-            _ => Vec::new(),
-        };
-        // A list of a built-in kind names the kind once, and not in each item.
-        if let Some(kind) = kind {
-            for object in objects.iter_mut().filter_map(Value::as_object_mut) {
-                object.entry("kind").or_insert_with(|| kind.as_str().into());
-                object
-                    .entry("apiVersion")
-                    .or_insert_with(|| version.clone());
-            }
-        }
-        let metadata = &list["metadata"];
-        let next = metadata["continue"].as_str();
-        Ok(Self {
-            objects,
-            next: next.filter(|next| !next.is_empty()).map(str::to_owned),
-            remaining: metadata["remainingItemCount"].as_u64(),
-        })
+/// An object of a list. A list of a built-in kind names the kind once, and not in each item.
+fn with_kind(mut item: Value, kind: Option<&str>, api_version: &str) -> Value {
+    if let (Some(object), Some(kind)) = (item.as_object_mut(), kind) {
+        object.entry("kind").or_insert_with(|| kind.into());
+        object
+            .entry("apiVersion")
+            .or_insert_with(|| api_version.into());
     }
+    item
 }
 
 #[cfg(test)]

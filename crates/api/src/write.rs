@@ -5,6 +5,7 @@
 //! honours, its patch of a subresource always returns the whole object, and none of them limits an
 //! answer.
 
+use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
 use kube::Client;
@@ -12,9 +13,8 @@ use kube::client::Body;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::client::{AnswerLimit, exchange};
-use crate::failure::{Failure, NotSent};
-use crate::read::{Accept, parse};
+use crate::client::{Accept, AnswerLimit, exchange};
+use crate::failure::Failure;
 
 const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -35,19 +35,21 @@ pub struct Write {
     method: Method,
     path: String,
     content_type: &'static str,
-    body: Value,
+    body: Bytes,
+    is_guarded: bool,
     accept: Accept,
     field_manager: Option<&'static str>,
     is_dry_run: bool,
 }
 
 impl Write {
-    fn new(method: Method, path: String, body: Value) -> Self {
+    fn new(method: Method, path: String, body: &Value) -> Self {
         Self {
             method,
             path,
             content_type: JSON,
-            body,
+            body: body.to_string().into(),
+            is_guarded: true,
             accept: Accept::Object,
             field_manager: None,
             is_dry_run: false,
@@ -55,18 +57,21 @@ impl Write {
     }
 
     /// Creates an object below the path of its kind. One that exists is a conflict.
-    pub fn create(path: String, body: Value) -> Self {
+    pub fn create(path: String, body: &Value) -> Self {
         Self::new(Method::POST, path, body)
     }
 
     /// Replaces an object. The body must have the resource version that was read.
-    pub fn replace(path: String, body: Value) -> Self {
-        Self::new(Method::PUT, path, body)
+    pub fn replace(path: String, body: &Value) -> Self {
+        Self {
+            is_guarded: is_text(&body["metadata"]["resourceVersion"]),
+            ..Self::new(Method::PUT, path, body)
+        }
     }
 
     /// Patches an object: a list is a JSON patch, anything else a merge patch. The body must have
     /// the UID and the resource version that were read.
-    pub fn patch(path: String, body: Value) -> Self {
+    pub fn patch(path: String, body: &Value) -> Self {
         let content_type = if body.is_array() {
             JSON_PATCH
         } else {
@@ -74,6 +79,7 @@ impl Write {
         };
         Self {
             content_type,
+            is_guarded: is_text(patched(body, "uid")) && is_text(patched(body, "resourceVersion")),
             ..Self::new(Method::PATCH, path, body)
         }
     }
@@ -83,7 +89,7 @@ impl Write {
         let mut options = delete_options(guard);
         options["apiVersion"] = "v1".into();
         options["kind"] = "DeleteOptions".into();
-        Self::new(Method::DELETE, path, options)
+        Self::new(Method::DELETE, path, &options)
     }
 
     /// Evicts exactly this Pod in this version, unless a `PodDisruptionBudget` forbids it.
@@ -96,7 +102,7 @@ impl Write {
             "metadata": {"name": pod, "namespace": namespace},
             "deleteOptions": delete_options(guard),
         });
-        Self::new(Method::POST, path, body)
+        Self::new(Method::POST, path, &body)
     }
 
     /// Names who owns the fields that are written.
@@ -121,7 +127,9 @@ impl Write {
         // The API server takes the options of a deletion from the body alone: without this it would
         // delete the object.
         if self.method == Method::DELETE {
-            self.body["dryRun"] = json!(["All"]);
+            let mut options: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            options["dryRun"] = json!(["All"]);
+            self.body = options.to_string().into();
         }
         self
     }
@@ -137,15 +145,15 @@ impl Write {
         client: &Client,
         limit: AnswerLimit,
     ) -> Result<T, Failure> {
-        parse(&exchange(client, self.request()?, limit).await?)
+        exchange(client, self.request()?, limit).await
     }
 
-    fn request(&self) -> Result<Request<Body>, NotSent> {
-        if !self.is_guarded() {
-            return Err(NotSent::Unguarded);
+    fn request(&self) -> Result<Request<Body>, Failure> {
+        if !self.is_guarded {
+            return Err(Failure::Unguarded);
         }
         if self.path.ends_with('/') || self.path.contains("//") {
-            return Err(NotSent::Nameless);
+            return Err(Failure::Nameless);
         }
         let field_manager = self
             .field_manager
@@ -157,20 +165,8 @@ impl Write {
             .uri(format!("{}?{}", self.path, options.join("&")))
             .header(CONTENT_TYPE, self.content_type)
             .header(ACCEPT, self.accept.media_type())
-            .body(Body::from(self.body.to_string().into_bytes()))
-            .map_err(|error| NotSent::Invalid(error.to_string()))
-    }
-
-    /// Whether the API server compares the object with the one that was read, or creates another.
-    fn is_guarded(&self) -> bool {
-        let body = &self.body;
-        match self.method {
-            Method::PUT => is_text(&body["metadata"]["resourceVersion"]),
-            Method::PATCH => ["uid", "resourceVersion"]
-                .iter()
-                .all(|field| is_text(patched(body, field))),
-            _ => true,
-        }
+            .body(Body::from(self.body.clone()))
+            .map_err(|error| Failure::Invalid(error.to_string()))
     }
 }
 

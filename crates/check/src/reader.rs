@@ -157,7 +157,7 @@ impl Reader {
         let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
         let path = format!("/apis/{group}/v1/{plural}");
         let needed = Right::new("create", group, plural);
-        match self.api.review(path, review).await {
+        match self.api.review(path, &review).await {
             Ok(answer) => answer["status"]["allowed"]
                 .as_bool()
                 .map_or(Read::Unknown, Read::Known),
@@ -209,7 +209,9 @@ fn reason(failure: &Failure) -> String {
         }
         Failure::TooLarge(_) => "the answer is too large".into(),
         Failure::Unreadable(_) => NOT_JSON.into(),
-        Failure::Silent(_) | Failure::NotSent(_) => failure.to_string(),
+        Failure::Silent(_) | Failure::Unguarded | Failure::Nameless | Failure::Invalid(_) => {
+            failure.to_string()
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource};
-use pps_api::{Accept, AnswerLimit, Failure, Write, get, path};
+use pps_api::{Accept, AnswerLimit, Failure, Write, get};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -60,7 +60,7 @@ impl Election {
         health.set_election_problem(Some("the Lease has not been read yet".to_owned()));
         let elector = Elector {
             client,
-            namespace: namespace.to_owned(),
+            leases: Lease::url_path(&(), Some(namespace)),
             lease: format!("{namespace}/{name}"),
             name: name.to_owned(),
             me: create_identity(),
@@ -112,7 +112,8 @@ fn create_identity() -> String {
 
 struct Elector {
     client: Client,
-    namespace: String,
+    /// The path of the namespace's Leases.
+    leases: String,
     /// `namespace/name`, for people.
     lease: String,
     name: String,
@@ -204,7 +205,7 @@ impl Elector {
     }
 
     fn path(&self) -> String {
-        path::<Lease>(Some(&self.namespace), &self.name)
+        format!("{}/{}", self.leases, self.name)
     }
 
     /// Reads the Lease; none if there is none.
@@ -227,10 +228,9 @@ impl Elector {
             exists.then(|| lease.spec.take().unwrap_or_default()),
         ));
         let write = if exists {
-            Write::replace(self.path(), json!(lease))
+            Write::replace(self.path(), &json!(lease))
         } else {
-            let kind = Lease::url_path(&(), Some(&self.namespace));
-            Write::create(kind, json!(lease))
+            Write::create(self.leases.clone(), &json!(lease))
         };
         write.send(&self.client, LIMIT).await
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::{Client, Resource};
 use pps_api::{Accept, AnswerLimit, Guard, Write, get, path};
 use pps_core::status::{compact_patch, guarded_patch};
@@ -182,12 +182,10 @@ impl Writer {
         let result = match &generated {
             GeneratedPps::Create { key, body, .. } => {
                 let kind = PpsObject::url_path(&(), Some(&key.namespace));
-                let write = Write::create(kind, body.clone());
-                self.apply(write, body).await
+                self.apply(Write::create(kind, body), body).await
             }
             GeneratedPps::Update { key, patch, .. } => {
-                let write = Write::patch(pps_path(key), patch.clone());
-                self.apply(write, patch).await
+                self.apply(Write::patch(pps_path(key), patch), patch).await
             }
             GeneratedPps::Delete {
                 key,
@@ -233,7 +231,7 @@ impl Writer {
         let _turn = self.reads.acquire().await.ok();
         let path = path::<Node>(None, &node);
         let answer = get(&self.client, &path, Accept::Metadata, LIMIT).await;
-        let result = match answer.map(|_: IgnoredAny| ()) {
+        let result = match answer.map(|_: PartialObjectMeta<Node>| ()) {
             Err(failure) if failure.is_not_found("nodes", &node) => Ok(false),
             answer => answer.map(|()| true).map_err(Failure::from),
         };
@@ -263,7 +261,7 @@ fn pps_path(key: &NamespacedName) -> String {
 /// A patch of a status: a list is a JSON patch, anything else a merge patch. Without need, no whole
 /// object is returned.
 fn status_patch(write: &StatusWrite, patch: &Value) -> Write {
-    Write::patch(format!("{}/status", pps_path(&write.key)), patch.clone())
+    Write::patch(format!("{}/status", pps_path(&write.key)), patch)
         .managed_by(generate::FIELD_MANAGER)
         .answered_with(Accept::Metadata)
 }

@@ -80,8 +80,8 @@ fn guarded_writes() -> [Write; 4] {
     [
         Write::evict("n", "w-0", READ),
         Write::delete(POD.into(), READ),
-        Write::patch(POD.into(), metadata.clone()),
-        Write::replace(POD.into(), metadata),
+        Write::patch(POD.into(), &metadata),
+        Write::replace(POD.into(), &metadata),
     ]
 }
 
@@ -126,19 +126,19 @@ async fn a_write_without_a_version_or_a_name_is_not_sent() {
     let only_version = json!([{"op": "add", "path": "/metadata/resourceVersion", "value": "7"}]);
     let no_version = json!({"metadata": {"uid": "uid-1", "resourceVersion": ""}});
     for (write, expected) in [
-        (Write::patch(path(), only_uid.clone()), NotSent::Unguarded),
-        (Write::patch(path(), only_version), NotSent::Unguarded),
-        (Write::patch(path(), no_version.clone()), NotSent::Unguarded),
-        (Write::replace(path(), only_uid), NotSent::Unguarded),
-        (Write::replace(path(), no_version), NotSent::Unguarded),
+        (Write::patch(path(), &only_uid), Failure::Unguarded),
+        (Write::patch(path(), &only_version), Failure::Unguarded),
+        (Write::patch(path(), &no_version), Failure::Unguarded),
+        (Write::replace(path(), &only_uid), Failure::Unguarded),
+        (Write::replace(path(), &no_version), Failure::Unguarded),
         (
             Write::delete("/api/v1/namespaces/n/pods/".into(), READ),
-            NotSent::Nameless,
+            Failure::Nameless,
         ),
-        (Write::evict("n", "", READ), NotSent::Nameless),
+        (Write::evict("n", "", READ), Failure::Nameless),
     ] {
         let answer = write.send::<IgnoredAny>(&server.client(), LIMIT).await;
-        assert_eq!(answer.unwrap_err(), Failure::NotSent(expected));
+        assert_eq!(answer.unwrap_err(), expected);
     }
     assert_eq!(server.done(), [""; 0]);
 }
@@ -150,7 +150,7 @@ async fn a_write_says_who_it_is_by_whether_it_is_done_and_what_it_is_answered_wi
     let list = json!([{"op": "add", "path": "/metadata/uid", "value": "uid-1"},
         {"op": "add", "path": "/metadata/resourceVersion", "value": "7"}]);
     let merge = merge.managed_by("pps").answered_with(Accept::Metadata);
-    let list = Write::patch(POD.into(), list)
+    let list = Write::patch(POD.into(), &list)
         .managed_by("pps")
         .as_dry_run();
     let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use pps_api::event::{Event, Severity};
-use pps_api::{AnswerLimit, Class, Guard, Refusal};
+use k8s_openapi::api::events::v1::Event;
+use pps_api::{AnswerLimit, Class, Guard, Refusal, event};
 use pps_check::read::Right;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -65,26 +65,11 @@ pub struct Write {
 }
 
 impl Write {
-    fn new(right: Right, api: pps_api::Write) -> Self {
+    pub fn new(right: Right, api: pps_api::Write) -> Self {
         Self {
             api: api.managed_by(FIELD_MANAGER),
             right,
         }
-    }
-
-    /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and
-    /// the resource version of the object that was read.
-    pub fn patch(right: Right, path: String, body: Value) -> Self {
-        Self::new(right, pps_api::Write::patch(path, body))
-    }
-
-    pub fn create(right: Right, path: String, body: Value) -> Self {
-        Self::new(right, pps_api::Write::create(path, body))
-    }
-
-    /// Deletes exactly this object.
-    pub fn delete(right: Right, path: String, guard: Guard<'_>) -> Self {
-        Self::new(right, pps_api::Write::delete(path, guard))
     }
 
     /// Evicts exactly this Pod, in this version, unless a `PodDisruptionBudget` forbids it.
@@ -124,15 +109,20 @@ impl Write {
     }
 
     fn refusal(&self, refusal: Refusal) -> WriteError {
+        let text = if refusal.is_of_api_server {
+            refusal.message
+        } else {
+            refusal.to_string()
+        };
         match refusal.class {
-            Class::Conflict => WriteError::Conflict(refusal.message),
+            Class::Conflict => WriteError::Conflict(text),
             Class::NotFound => WriteError::NotFound,
             Class::Forbidden => WriteError::Forbidden(self.right.clone()),
-            Class::Budget => WriteError::Disruption(refusal.message),
+            Class::Budget => WriteError::Disruption(text),
             Class::Busy => WriteError::Busy,
-            Class::Denied | Class::TooLarge => WriteError::Refused(refusal.message),
-            _ if refusal.code < 500 => WriteError::Refused(refusal.message),
-            _ => WriteError::Failed(refusal.to_string()),
+            Class::Denied | Class::TooLarge => WriteError::Refused(text),
+            _ if refusal.code < 500 => WriteError::Refused(text),
+            _ => WriteError::Failed(text),
         }
     }
 }
@@ -174,23 +164,24 @@ pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError>
     let metadata = &note.about["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or("default");
     let event = Event {
-        regarding: ObjectReference {
+        type_: Some("Normal".into()),
+        reason: Some(note.reason.into()),
+        action: Some(note.action.into()),
+        note: Some(note.message.clone()),
+        reporting_controller: Some(FIELD_MANAGER.into()),
+        reporting_instance: Some(FIELD_MANAGER.into()),
+        regarding: Some(ObjectReference {
             api_version: text(&note.about["apiVersion"]),
             kind: text(&note.about["kind"]),
             namespace: Some(namespace.to_owned()),
             name: text(&metadata["name"]),
             uid: text(&metadata["uid"]),
             ..ObjectReference::default()
-        },
-        severity: Severity::Normal,
-        reason: note.reason,
-        action: note.action,
-        note: &note.message,
-        controller: FIELD_MANAGER,
-        instance: FIELD_MANAGER,
+        }),
+        ..Event::default()
     };
     let right = Right::new("create", "events.k8s.io", "events").within(namespace);
-    send(client, Write::new(right, event.publish()))
+    send(client, Write::new(right, event::publish(event)))
         .await
         .map(|_| ())
 }

@@ -118,7 +118,7 @@ async fn drop_states_of(
         let edit =
             drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
         let Some(edit) = edit else { return Ok(0) };
-        match write::send(client, address.patch(edit.body)).await {
+        match write::send(client, address.patch(&edit.body)).await {
             Ok(stored) => {
                 let message = format!(
                     "the recorded states of {} were dropped with kubectl-pps",

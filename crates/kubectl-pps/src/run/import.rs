@@ -187,7 +187,7 @@ impl Writer<'_> {
         for _ in 0..TRIES {
             let written = match next_write(&object, plan) {
                 Ok(None) => return Ok(0),
-                Ok(Some(edit)) => match write::send(self.client, address.patch(edit.body)).await {
+                Ok(Some(edit)) => match write::send(self.client, address.patch(&edit.body)).await {
                     Ok(stored) => {
                         let states = edit.changes.len();
                         let message = format!("imported {states} recorded states from a file");
@@ -220,17 +220,20 @@ impl Writer<'_> {
         object["apiVersion"] = self.api_version.into();
         let path = format!("/apis/{}/namespaces/{namespace}/{PLURAL}", self.api_version);
         let right = Right::new("create", GROUP, PLURAL).within(namespace);
-        write::send(self.client, Write::create(right, path, object))
-            .await
-            .map_err(|error| match error {
-                WriteError::NotFound => Failure::Refused(format!(
-                    "there is no namespace {namespace}: create it first"
-                )),
-                WriteError::Conflict(_) => {
-                    Failure::Refused("it exists by now: run the command again".into())
-                }
-                error => error.into(),
-            })
+        write::send(
+            self.client,
+            Write::new(right, pps_api::Write::create(path, &object)),
+        )
+        .await
+        .map_err(|error| match error {
+            WriteError::NotFound => Failure::Refused(format!(
+                "there is no namespace {namespace}: create it first"
+            )),
+            WriteError::Conflict(_) => {
+                Failure::Refused("it exists by now: run the command again".into())
+            }
+            error => error.into(),
+        })
     }
 
     /// Gives an object without states the compact form, for states that are too large for
@@ -240,7 +243,7 @@ impl Writer<'_> {
         let guards =
             json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
         let body = json!({"metadata": guards, "status": compact_status()});
-        let stored = write::send(self.client, address.patch(body)).await?;
+        let stored = write::send(self.client, address.patch(&body)).await?;
         if stored["status"]["packed"].is_object() {
             return Ok(stored);
         }

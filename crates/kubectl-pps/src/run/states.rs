@@ -80,7 +80,7 @@ impl Address {
                 "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
                 "status": {"packed": {"version": VERSION, "buckets": {}}},
             });
-            match write::send(client, self.patch(body).as_dry_run()).await {
+            match write::send(client, self.patch(&body).as_dry_run()).await {
                 Ok(answer) if answer["status"]["packed"].is_object() => {
                     // The managed fields still name the compact form, and have no other use.
                     if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -108,10 +108,13 @@ impl Address {
         ))
     }
 
-    pub(super) fn patch(&self, body: Value) -> Write {
+    pub(super) fn patch(&self, body: &Value) -> Write {
         let right = Right::new("patch", GROUP, &format!("{PLURAL}/status"));
         let right = right.named(&self.name).within(&self.namespace);
-        Write::patch(right, format!("{}/status", self.path()), body)
+        Write::new(
+            right,
+            pps_api::Write::patch(format!("{}/status", self.path()), &body),
+        )
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use pps_api::Write;
-use pps_api::event::{Event, Severity};
+use k8s_openapi::api::events::v1::Event;
+use pps_api::{Write, event::publish};
 use pps_core::Reason;
 use pps_recorder::generate;
 use serde::de::IgnoredAny;
@@ -41,29 +41,30 @@ fn event(notice: Notice) -> Write {
         reason,
         message,
     } = notice;
+    let severity = if is_normal(reason) {
+        "Normal"
+    } else {
+        "Warning"
+    };
     let instance = std::env::var("POD_NAME").unwrap_or_else(|_| generate::FIELD_MANAGER.into());
-    let event = Event {
-        regarding: ObjectReference {
+    publish(Event {
+        type_: Some(severity.into()),
+        reason: Some(reason.to_string()),
+        // Required, like the reason, which says what was done or has failed.
+        action: Some(reason.to_string()),
+        note: Some(message),
+        reporting_controller: Some(generate::FIELD_MANAGER.into()),
+        reporting_instance: Some(instance),
+        regarding: Some(ObjectReference {
             api_version: Some(subject.api_version),
             kind: Some(subject.kind),
             namespace: Some(subject.object.namespace.to_string()),
             name: Some(subject.object.name.to_string()),
             uid: Some(subject.uid),
             ..ObjectReference::default()
-        },
-        severity: if is_normal(reason) {
-            Severity::Normal
-        } else {
-            Severity::Warning
-        },
-        reason: &reason.to_string(),
-        // Required, like the reason, which says what was done or has failed.
-        action: &reason.to_string(),
-        note: &message,
-        controller: generate::FIELD_MANAGER,
-        instance: &instance,
-    };
-    event.publish()
+        }),
+        ..Event::default()
+    })
 }
 
 /// Whether an Event of this reason tells of no problem.

@@ -154,7 +154,8 @@ impl<'a> Steps<'a> {
             };
             let (uid, version) = (pod.uid(), pod.resource_version());
             let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
-            let patch = Write::patch(self.pod_right("patch"), self.pod_path(), body);
+            let patch = pps_api::Write::patch(self.pod_path(), &body);
+            let patch = Write::new(self.pod_right("patch"), patch);
             match self.send(patch).await {
                 Ok(_) => return Ok(()),
                 // The kubelet has written its status, or the Pod is gone.
@@ -181,7 +182,7 @@ impl<'a> Steps<'a> {
             let edit = set_state(&object, &one.pod, after.as_ref())
                 .map_err(|error| address.refused(&error))?;
             let Some(edit) = edit else { return Ok(()) };
-            match self.send(address.patch(edit.body)).await {
+            match self.send(address.patch(&edit.body)).await {
                 Ok(_) if self.rehearsal.is_some() => return Ok(()),
                 Ok(stored) => {
                     let message = text::event(one, before.as_ref(), after.as_ref());
@@ -227,7 +228,10 @@ impl<'a> Steps<'a> {
             };
             let removal = match self.one.removal {
                 Removal::Evict => Write::evict(&self.one.namespace, &self.one.pod, guard),
-                _ => Write::delete(self.pod_right("delete"), self.pod_path(), guard),
+                _ => {
+                    let deletion = pps_api::Write::delete(self.pod_path(), guard);
+                    Write::new(self.pod_right("delete"), deletion)
+                }
             };
             match self.send(removal).await {
                 Ok(_) | Err(WriteError::NotFound) => return Ok(()),
