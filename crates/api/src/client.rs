@@ -83,7 +83,8 @@ pub(crate) async fn exchange<T: DeserializeOwned>(
     request: Request<Body>,
     limit: AnswerLimit,
 ) -> Result<T, Failure> {
-    let exchange = async {
+    // On the heap, since callers await many of these at once.
+    let exchange = Box::pin(async {
         let (head, body) = client.send(request).await?.into_parts();
         if head.status.is_success() {
             let body = collect(body, limit.bytes).await?;
@@ -93,7 +94,7 @@ pub(crate) async fn exchange<T: DeserializeOwned>(
         // Without its body, a refusal still has its code, and says how long to wait.
         let body = collect(body, LARGEST_REFUSAL).await.unwrap_or_default();
         Err(Refusal::of_answer(&head, &body).into())
-    };
+    });
     timeout(limit.within, exchange)
         .await
         .unwrap_or(Err(Failure::Silent(limit.within)))

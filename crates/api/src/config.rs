@@ -7,9 +7,9 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::proxy;
 
-/// The configuration of a client, as this kubeconfig and these options say. kube itself would use the environment's proxy also for a server
-/// on this machine, compare `NO_PROXY` with the address of the proxy, and send credentials without
-/// TLS.
+/// The configuration of a client, as this kubeconfig and these options say. kube itself would use
+/// the environment's proxy also for a server on this machine, compare `NO_PROXY` with the address
+/// of the proxy, and send credentials without TLS.
 pub async fn load(
     kubeconfig: Kubeconfig,
     options: &KubeConfigOptions,

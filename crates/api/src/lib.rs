@@ -6,7 +6,7 @@
 //! | [`client`] | the client, and one request with limits on time and bytes |
 //! | [`failure`] | why a request has no usable answer: one table for all callers |
 //! | [`read`] | one object, or a list page by page |
-//! | [`write`](mod@write) | create, replace, patch, delete and evict, each guarded by UID and version |
+//! | [`write`](mod@write) | create, replace, patch, delete, evict: guarded by UID and version |
 //! | [`event`] | an Event about an object |
 //!
 //! Each request is sent once. The caller decides what follows from a failure, whether to try again,

@@ -63,7 +63,6 @@ pub struct List<T> {
 }
 
 /// Reads within a time for all requests together.
-#[derive(Clone)]
 pub struct Reader {
     client: Client,
     limits: Limits,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::{Client, Resource};
-use pps_api::{Failure, Limits};
+use pps_api::{Failure, Limits, path};
 use pps_core::is_dns_subdomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -85,8 +85,7 @@ impl Reader {
         }
         let mut right = Right::new("get", K::group(&()).into_owned(), &K::plural(&())).named(name);
         right.namespace = namespace.map(str::to_owned);
-        self.get(right, &format!("{}/{name}", K::url_path(&(), namespace)))
-            .await
+        self.get(right, &path::<K>(namespace, name)).await
     }
 
     /// The objects of a built-in kind with these labels, up to the limit.

@@ -26,8 +26,8 @@ use crate::lead::Permit;
 use pps_recorder::decide::{GeneratedPps, PodEviction, index::StatusWrite};
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
 
-/// Of a write, or of a read that one depends on. etcd takes objects of 1.5 MiB by default, which are
-/// six times as many bytes in JSON at most.
+/// Of a write, or of a read that one depends on. etcd takes objects of 1.5 MiB by default, which
+/// are six times as many bytes in JSON at most.
 const LIMIT: AnswerLimit = AnswerLimit {
     within: Duration::from_secs(30),
     bytes: 16 << 20,

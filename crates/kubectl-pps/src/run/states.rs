@@ -113,7 +113,7 @@ impl Address {
         let right = right.named(&self.name).within(&self.namespace);
         Write::new(
             right,
-            pps_api::Write::patch(format!("{}/status", self.path()), &body),
+            pps_api::Write::patch(format!("{}/status", self.path()), body),
         )
     }
 }

@@ -107,12 +107,7 @@ impl From<Refusal> for Failure {
             }
             Class::NotFound => Self::NotFound,
             Class::Conflict => Self::Conflict,
-            Class::Unauthorized
-            | Class::Expired
-            | Class::VersionAhead
-            | Class::Budget
-            | Class::Busy
-            | Class::Other => Self::Other {
+            _ => Self::Other {
                 message: shortened(&refusal.to_string()),
                 retry_after: refusal.retry_after,
             },

@@ -226,12 +226,11 @@ impl<'a> Steps<'a> {
                 uid: now.uid(),
                 resource_version: now.resource_version(),
             };
-            let removal = match self.one.removal {
-                Removal::Evict => Write::evict(&self.one.namespace, &self.one.pod, guard),
-                _ => {
-                    let deletion = pps_api::Write::delete(self.pod_path(), guard);
-                    Write::new(self.pod_right("delete"), deletion)
-                }
+            let removal = if self.one.removal == Removal::Evict {
+                Write::evict(&self.one.namespace, &self.one.pod, guard)
+            } else {
+                let deletion = pps_api::Write::delete(self.pod_path(), guard);
+                Write::new(self.pod_right("delete"), deletion)
             };
             match self.send(removal).await {
                 Ok(_) | Err(WriteError::NotFound) => return Ok(()),
