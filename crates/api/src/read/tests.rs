@@ -44,7 +44,7 @@ fn page(names: &[&str], next: &str) -> (u16, Value) {
     )
 }
 
-fn name(object: Value) -> Option<String> {
+fn name(object: &Value) -> Option<String> {
     assert_eq!(
         (&object["kind"], &object["apiVersion"]),
         (&json!("Pod"), &json!("v1"))
@@ -60,7 +60,10 @@ async fn a_list_has_limits_on_pages_bytes_and_objects() {
         "limit=4&continue=second" => page(&["e", "f"], "third"),
         _ => page(&["g"], ""),
     });
-    let list = reader.list("/api/v1/pods", "", name).await.unwrap();
+    let list = reader
+        .list("/api/v1/pods", "", |object| name(&object))
+        .await
+        .unwrap();
     assert_eq!(list.objects, ["a", "b", "c", "d", "e", "f"]);
     assert_eq!((list.more, list.unusable), (9, 0));
     let expected = ["limit=8", "limit=4", "limit=4&continue=second"];
@@ -74,7 +77,10 @@ async fn a_list_that_was_forgotten_begins_again_once() {
         "limit=8" => page(&["a"], "second"),
         _ => gone(),
     });
-    let failure = forgetful.list("/api/v1/pods", "", name).await.unwrap_err();
+    let failure = forgetful
+        .list("/api/v1/pods", "", |object| name(&object))
+        .await
+        .unwrap_err();
     assert_eq!(failure.class(), Some(Class::Expired));
     assert_eq!(queries.lock().unwrap().len(), 4);
 
@@ -90,7 +96,10 @@ async fn a_list_that_was_forgotten_begins_again_once() {
             }
         })
     };
-    let list = once.list("/api/v1/pods", "", name).await.unwrap();
+    let list = once
+        .list("/api/v1/pods", "", |object| name(&object))
+        .await
+        .unwrap();
     assert_eq!((list.objects, list.more), (vec!["a".into(), "b".into()], 0));
 }
 
@@ -103,8 +112,14 @@ async fn what_is_no_list_is_unreadable_and_an_object_that_is_unusable_is_counted
         ),
         _ => (200, json!("no list")),
     });
-    let list = reader.list("/api/v1/pods", "", name).await.unwrap();
+    let list = reader
+        .list("/api/v1/pods", "", |object| name(&object))
+        .await
+        .unwrap();
     assert_eq!((list.objects.len(), list.unusable), (0, 1));
-    let failure = reader.list("/api/v1/pods", "a=b", name).await.unwrap_err();
+    let failure = reader
+        .list("/api/v1/pods", "a=b", |object| name(&object))
+        .await
+        .unwrap_err();
     assert!(matches!(failure, Failure::Unreadable(_)), "{failure:?}");
 }
