@@ -114,6 +114,12 @@ impl Failure {
         self.refusal().map(|refusal| refusal.code)
     }
 
+    /// How long to wait before another attempt, as the answer asks for.
+    pub fn retry_after(&self) -> Duration {
+        self.refusal()
+            .map_or(Duration::ZERO, |refusal| refusal.retry_after)
+    }
+
     /// Whether the API server itself says that there is no object of this resource and name. A
     /// proxy may also answer 404.
     pub fn is_not_found(&self, resource: &str, name: &str) -> bool {

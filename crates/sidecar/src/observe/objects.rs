@@ -13,7 +13,7 @@ mod workloads;
 pub use self::config::read_config;
 pub use self::definitions::read_definition;
 pub use self::item::Item;
-pub use self::malformed::{Malformed, describe};
+pub use self::malformed::Malformed;
 pub use self::nodes::{read_namespace, read_node};
 pub use self::pods::read_pod;
 pub use self::pps::read_pps;

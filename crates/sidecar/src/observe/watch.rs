@@ -5,7 +5,6 @@
 
 mod follow;
 mod merge;
-mod refusal;
 mod requests;
 mod source;
 mod stream;
@@ -29,7 +28,7 @@ pub use self::merge::Merge;
 pub(crate) use self::requests::Relist;
 use self::requests::Relisting;
 use self::source::PAGES_AT_ONCE;
-pub(crate) use self::source::{PageBody, Source, WatchError, api_resource};
+pub(crate) use self::source::{PageBody, Source, api_resource};
 pub use self::stream::{LineError, Page, lines, read_event};
 use crate::observe::discovery::WatchId;
 use crate::observe::objects;

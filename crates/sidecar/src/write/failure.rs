@@ -6,8 +6,6 @@ use std::time::Duration;
 use pps_api::{Class, Refusal};
 use pps_core::shorten_to;
 
-use crate::observe::watch::WatchError;
-
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;
 
@@ -44,16 +42,16 @@ impl Failure {
         matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
     }
 
-    pub(super) fn of_read(what: &impl Display, error: &WatchError) -> Self {
-        let message = shortened(&format!("cannot read {what}: {error}"));
-        match error {
-            WatchError::TooLarge(_) => {
+    pub(super) fn of_read(what: &impl Display, failure: &pps_api::Failure) -> Self {
+        let message = shortened(&format!("cannot read {what}: {failure}"));
+        match failure {
+            pps_api::Failure::TooLarge(_) => {
                 Self::Unreadable(format!("{message}; make the object smaller"))
             }
-            WatchError::Malformed(_) => Self::Unreadable(message),
+            pps_api::Failure::Unreadable(_) => Self::Unreadable(message),
             _ => Self::Other {
                 message,
-                retry_after: error.retry_after(),
+                retry_after: failure.retry_after(),
             },
         }
     }

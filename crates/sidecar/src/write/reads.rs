@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
 use crate::observe::objects::{self, Item, Malformed};
-use crate::observe::watch::{PageBody, Source, WatchError, api_resource};
+use crate::observe::watch::{PageBody, Source, api_resource};
 use pps_recorder::decide::index::{LossCheck, StatusWrite};
 use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
@@ -171,13 +171,13 @@ impl Writer {
         &self,
         namespace: &str,
         workload: &WorkloadFact,
-    ) -> Result<usize, WatchError> {
+    ) -> Result<usize, pps_api::Failure> {
         let source = self.source::<Pod>(&(), namespace).only_metadata();
         let (mut size, mut token, mut living) = (source.page_size(), None, 0);
         let interest = Interest::default();
         loop {
             let (body, _turn) = match self.page(&source, token.clone(), size.objects()).await {
-                Err(WatchError::TooLarge(_)) if size.shrink() => continue,
+                Err(pps_api::Failure::TooLarge(_)) if size.shrink() => continue,
                 page => page?,
             };
             size.arrived(body.size());
@@ -223,7 +223,7 @@ impl Writer {
             let found = async {
                 let (body, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
                 let page = body.read()?;
-                Ok::<_, WatchError>(!page.items.is_empty() || page.continue_token.is_some())
+                Ok::<_, pps_api::Failure>(!page.items.is_empty() || page.continue_token.is_some())
             };
             let failure =
                 |error| Failure::of_read(&format_args!("the nodes with {selector}"), &error);
@@ -310,7 +310,7 @@ impl Writer {
         source: &Source,
         token: Option<String>,
         objects: u32,
-    ) -> Result<(PageBody, Option<SemaphorePermit<'_>>), WatchError> {
+    ) -> Result<(PageBody, Option<SemaphorePermit<'_>>), pps_api::Failure> {
         // The semaphore is never closed.
         let turn = self.reads.acquire().await.ok();
         let page = timeout(
@@ -318,7 +318,10 @@ impl Writer {
             source.clone().page(token, objects, LARGEST_READ, None),
         )
         .await;
-        Ok((page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??, turn))
+        Ok((
+            page.map_err(|_| pps_api::Failure::Silent(READ_TIMEOUT))??,
+            turn,
+        ))
     }
 }
 

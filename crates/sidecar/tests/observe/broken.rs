@@ -251,13 +251,13 @@ fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again() {
             },
             || {
                 let status = json!({"kind": "Status", "status": "Failure", "code": 410,
-                    "message": "too old resource version"});
+                    "reason": "Expired", "message": "too old resource version"});
                 watch(JSON, (event("ERROR", &status) + "\n").into_bytes(), true)
             },
             good_watch,
         ],
     );
-    record_after_failures(&api, &["too old resource version (410)"]);
+    record_after_failures(&api, &["410 Expired: too old resource version"]);
     let lists = ["GET", "/pods?", "limit=250"];
     let watches =
         |version: &str| api.count(&["/pods", "watch=true", &format!("resourceVersion={version}")]);
@@ -327,7 +327,7 @@ fn waits_as_long_as_a_proxy_asks_and_does_not_show_what_it_says() {
         &[good_watch],
     );
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    sidecar.wait_for_log("no answer of an API server (429)");
+    sidecar.wait_for_log("429 Too Many Requests: the answer is no Status");
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_eq!(
         api.count(&["GET", "/pods?", "limit=250"]),

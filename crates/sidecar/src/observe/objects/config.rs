@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use pps_api::describe_json;
 use pps_recorder::facts::{ConfigFact, NamespacedName};
 use pps_recorder::whitelist::KEY;
 use serde::Deserialize;
 
 use super::item::{Item, Metadata, Parsed, Unused};
-use super::malformed::{Malformed, describe};
+use super::malformed::Malformed;
 
 /// Reads the ConfigMap. The list of one that cannot be read counts as malformed, so that the last
 /// valid one stays in force.
@@ -20,7 +21,7 @@ pub fn read_config(object: &str) -> Result<Item<NamespacedName, ConfigFact>, Mal
         Ok(config) => (config.data.and_then(|mut data| data.remove(KEY)), None),
         Err(error) => (
             Some("the ConfigMap cannot be read".into()),
-            Some(describe(&error)),
+            Some(describe_json(&error)),
         ),
     };
     let item = Parsed::<Unused, Unused>::read(object)?.into_item(Metadata::key, |metadata, _| {

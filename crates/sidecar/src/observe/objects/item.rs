@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
+use pps_api::describe_json;
 use pps_recorder::facts::NamespacedName;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::malformed::{Malformed, describe};
+use super::malformed::Malformed;
 
 /// An object as a list or a watch event contains it.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,7 +148,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Parsed<S, T> {
             Err(error) => Self {
                 metadata: read_metadata(raw_metadata(object)?)
                     .map_err(|error| in_metadata(&error))?,
-                parts: Err(describe(&error)),
+                parts: Err(describe_json(&error)),
             },
         };
         expect_name(&parsed.metadata.name())?;
@@ -183,7 +184,7 @@ pub(super) fn object_metadata(object: &str) -> Result<ObjectMeta, Malformed> {
 }
 
 fn in_metadata(error: &serde_json::Error) -> Malformed {
-    Malformed(format!("metadata: {}", describe(error)))
+    Malformed(format!("metadata: {}", describe_json(error)))
 }
 
 /// The text of an object's metadata.

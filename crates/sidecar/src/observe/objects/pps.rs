@@ -1,6 +1,7 @@
 //! PersistentPodStates, and their facts.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pps_api::describe_json;
 use pps_core::Spec;
 use pps_core::pps::TargetReference;
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, PpsStatus, object_fact};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::item::{Item, key_of, object_metadata};
-use super::malformed::{Malformed, describe};
+use super::malformed::Malformed;
 
 /// Reads a PPS. One that does not fit this version's schema becomes a fact that says so.
 pub fn read_pps(object: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malformed> {
@@ -16,7 +17,7 @@ pub fn read_pps(object: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malf
         Ok(pps) => (pps, None),
         Err(error) => {
             let value = serde_json::from_str::<Value>(object).unwrap_or_default();
-            let error = format!("{}: {}", malformed_part(&value), describe(&error));
+            let error = format!("{}: {}", malformed_part(&value), describe_json(&error));
             (only_target(object_metadata(object)?, &value), Some(error))
         }
     };

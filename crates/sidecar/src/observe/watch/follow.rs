@@ -10,11 +10,12 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use kube::core::WatchEvent;
+use pps_api::{Failure, Refusal};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::merge::Merge;
-use super::requests::{Lister, Relisting, Watcher};
+use super::requests::{Lister, Relisting, Watcher, is_expired, needs_list};
 use super::source::{PageBody, Source, WatchError, WatchSignal};
 use super::stream::read_event;
 use super::{Observation, Watches};
@@ -138,7 +139,7 @@ where
                 match self.on_event(event).await {
                     Ok(()) => {}
                     Err(WatchError::WentBack) => return Err(StoreWentBack),
-                    Err(error) => self.on_watch_failed(&error).await,
+                    Err(WatchError::Failed(failure)) => self.on_watch_failed(&failure).await,
                 }
             }
             () = self.relisting.wait_for_relist(self.relist_from), if self.list.is_none() => {
@@ -170,7 +171,7 @@ where
         self.begin_list();
     }
 
-    async fn on_page(&mut self, page: Result<PageBody, WatchError>) -> Result<(), WatchError> {
+    async fn on_page(&mut self, page: Result<PageBody, Failure>) -> Result<(), Failure> {
         let body = page?;
         let page = body.read()?;
         let Some(list) = &mut self.list else {
@@ -249,7 +250,9 @@ where
             Ok(WatchEvent::Bookmark(bookmark)) => {
                 return self.watcher.advance(&bookmark.metadata.resource_version);
             }
-            Ok(WatchEvent::Error(status)) => return Err(WatchError::ended_by(&status)),
+            Ok(WatchEvent::Error(status)) => {
+                return Err(Failure::from(Refusal::of_status(&status)).into());
+            }
             Err(malformed) => {
                 self.skip(&malformed);
                 return Ok(());
@@ -305,12 +308,12 @@ where
         count(counters(&self.watches.metrics), [("resource", self.name)]);
     }
 
-    async fn on_list_failed(&mut self, error: &WatchError) {
+    async fn on_list_failed(&mut self, error: &Failure) {
         self.lister.on_failure(error);
         if self.lister.token.is_none() {
             self.begin_list();
         }
-        if !error.is_expired() {
+        if !is_expired(error) {
             self.is_relist_failing = self.watcher.position.is_some();
             return self.mark_down("list", error).await;
         }
@@ -318,9 +321,9 @@ where
         self.count(|metrics| &metrics.watch_errors);
     }
 
-    async fn on_watch_failed(&mut self, error: &WatchError) {
+    async fn on_watch_failed(&mut self, error: &Failure) {
         self.watcher.on_failure(error);
-        if error.needs_list() {
+        if needs_list(error) {
             // A list under way may have begun before, and would be merged with events that no
             // longer count.
             self.begin_list();
@@ -341,11 +344,11 @@ where
         self.report(WatchState::Up).await;
     }
 
-    async fn mark_down(&mut self, request: &str, error: &WatchError) {
+    async fn mark_down(&mut self, request: &str, error: &Failure) {
         self.is_down = true;
         warn!(resource = self.name, %error, "the {request} failed; retrying");
         self.count(|metrics| &metrics.watch_errors);
-        self.report(if error.is_forbidden() {
+        self.report(if error.code() == Some(403) {
             WatchState::Forbidden
         } else {
             WatchState::Down

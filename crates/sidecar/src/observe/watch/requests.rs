@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use pps_api::{Class, Failure};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -30,6 +31,21 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// After so long without a failure the next one counts as the first.
 const FORGET_AFTER: Duration = Duration::from_mins(2);
 
+/// Whether the API server has forgotten the resource version or the token.
+pub(super) fn is_expired(failure: &Failure) -> bool {
+    failure.class() == Some(Class::Expired)
+}
+
+/// Whether a watch can only continue after a new list. What a definition has defined is gone with
+/// it, even if the definition returns; and the API server may not know the place of the watch: not
+/// any longer, or not yet.
+pub(super) fn needs_list(failure: &Failure) -> bool {
+    matches!(
+        failure.class(),
+        Some(Class::NotFound | Class::Expired | Class::VersionAhead)
+    )
+}
+
 pub(super) struct Lister {
     source: Source,
     /// Bounds the pages in memory, of all lists together.
@@ -37,7 +53,7 @@ pub(super) struct Lister {
     size: PageSize,
     /// What the page that is awaited, or tried again, continues; nothing for the first one.
     pub(super) token: Option<String>,
-    request: Option<BoxFuture<'static, Result<PageBody, WatchError>>>,
+    request: Option<BoxFuture<'static, Result<PageBody, Failure>>>,
     page_arrived: Instant,
     retry: Retry,
 }
@@ -61,7 +77,7 @@ impl Lister {
     }
 
     /// Waits for the next page. Nothing is lost if the wait is given up.
-    pub(super) async fn page(&mut self) -> Result<PageBody, WatchError> {
+    pub(super) async fn page(&mut self) -> Result<PageBody, Failure> {
         loop {
             if self.request.is_none() {
                 sleep_until(self.retry.from).await;
@@ -84,7 +100,7 @@ impl Lister {
             match page {
                 // A few large objects, of one user maybe, must not keep all others from being
                 // listed.
-                Err(WatchError::TooLarge(_)) if self.size.shrink() => {}
+                Err(Failure::TooLarge(_)) if self.size.shrink() => {}
                 page => return page,
             }
         }
@@ -101,9 +117,9 @@ impl Lister {
 
     /// The page that failed is tried again. What came before it is listed again only if its token
     /// is no longer valid.
-    pub(super) fn on_failure(&mut self, error: &WatchError) {
-        self.retry.back_off(error.retry_after());
-        if error.is_expired() || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
+    pub(super) fn on_failure(&mut self, failure: &Failure) {
+        self.retry.back_off(failure.retry_after());
+        if is_expired(failure) || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
             self.token = None;
         }
     }
@@ -194,11 +210,11 @@ impl Watcher {
         }
     }
 
-    pub(super) fn on_failure(&mut self, error: &WatchError) {
+    pub(super) fn on_failure(&mut self, failure: &Failure) {
         self.events = None;
-        self.retry.back_off(error.retry_after());
-        self.needs_version = !error.needs_list();
-        if error.needs_list() {
+        self.retry.back_off(failure.retry_after());
+        self.needs_version = !needs_list(failure);
+        if needs_list(failure) {
             self.position = None;
         }
     }

@@ -12,14 +12,13 @@ use http::{HeaderValue, Request, header};
 use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
-use kube::core::{ApiResource, Request as Requests, Status};
+use kube::core::{ApiResource, Request as Requests};
 use kube::{Client, Resource};
-use pps_api::{LARGEST_REFUSAL, LONGEST_SILENCE};
+use pps_api::{Failure, LARGEST_REFUSAL, LONGEST_SILENCE, Refusal, root_cause};
 use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::refusal::Refusal;
 use super::stream::{LineError, Page, lines, text_of};
 use crate::observe::objects::Malformed;
 
@@ -90,73 +89,27 @@ pub(super) enum WatchSignal {
     Line(String),
 }
 
+/// Why a watch ends that did not end in time.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
-    #[error("{message} ({code})")]
-    Refused {
-        code: u16,
-        message: String,
-        retry_after: Duration,
-    },
     #[error("{0}")]
-    Transport(#[from] kube::Error),
-    #[error("the answer cannot be read: {0}")]
-    Malformed(#[from] Malformed),
-    #[error("nothing was heard for {} s", .0.as_secs())]
-    Silent(Duration),
-    #[error("the answer has more than {0} bytes")]
-    TooLarge(usize),
-    #[error("cannot read the events: {0}")]
-    Lines(io::Error),
-    #[error("the API server has gone back to an earlier state, as after a restore")]
+    Failed(#[from] Failure),
+    /// The API server has gone back to an earlier state, as after etcd was restored from a backup.
+    #[error("the API server has gone back to an earlier state")]
     WentBack,
 }
 
-impl From<LineError> for WatchError {
-    fn from(error: LineError) -> Self {
-        match error {
-            LineError::TooLong => Self::TooLarge(LARGEST_EVENT),
-            LineError::Io(error) => Self::Lines(error),
-        }
+impl From<Malformed> for Failure {
+    fn from(malformed: Malformed) -> Self {
+        Self::Unreadable(malformed.0)
     }
 }
 
-impl WatchError {
-    /// The API server ends a watch, for example because the resource version is too old.
-    pub(super) fn ended_by(status: &Status) -> Self {
-        Self::Refused {
-            code: if status.code == 0 { 500 } else { status.code },
-            message: status.message.clone(),
-            retry_after: Duration::ZERO,
-        }
-    }
-
-    pub(super) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Refused { code: 403, .. })
-    }
-
-    pub(crate) fn retry_after(&self) -> Duration {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Whether the API server has forgotten the resource version or the token.
-    pub(super) fn is_expired(&self) -> bool {
-        matches!(self, Self::Refused { code: 410, .. })
-    }
-
-    /// Whether a watch can only continue after a new list. What a definition has defined is gone
-    /// with it, even if the definition returns; and the API server may not know the place of the
-    /// watch: not any longer, or not yet.
-    pub(super) fn needs_list(&self) -> bool {
-        match self {
-            Self::Refused {
-                code: 404 | 410, ..
-            } => true,
-            Self::Refused { message, .. } => message.contains("Too large resource version"),
-            _ => false,
+impl From<LineError> for Failure {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::TooLong => Self::TooLarge(LARGEST_EVENT),
+            LineError::Io(error) => Self::Unreachable(root_cause(&error)),
         }
     }
 }
@@ -239,7 +192,7 @@ impl Source {
         objects: u32,
         most: usize,
         turns: Option<Arc<Semaphore>>,
-    ) -> Result<PageBody, WatchError> {
+    ) -> Result<PageBody, Failure> {
         let params = ListParams {
             field_selector: self.field_selector.clone(),
             label_selector: self.label_selector.clone(),
@@ -250,7 +203,7 @@ impl Source {
         let request = self
             .requests
             .list(&params)
-            .map_err(kube::Error::BuildRequest)?;
+            .map_err(|error| Failure::Invalid(error.to_string()))?;
         let body = self.send(request, "PartialObjectMetadataList").await?;
         let permit = match turns {
             // The semaphore is never closed.
@@ -266,7 +219,7 @@ impl Source {
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it
     /// knows to be current, so it is never earlier than what a watch has shown before, unless etcd
     /// has gone back. Asks for the metadata of one object.
-    async fn version(self) -> Result<String, WatchError> {
+    async fn version(self) -> Result<String, Failure> {
         let source = self.only_metadata();
         let page = source.page(None, 1, LARGEST_VERSION, None).await?;
         Ok(page.read()?.resource_version)
@@ -284,13 +237,13 @@ impl Source {
                 expect_not_earlier(&self.clone().version().await?, Some(&version))?;
             }
             let body = self.open_watch(&version).await?;
-            let events = lines_of(body).map_ok(WatchSignal::Line);
+            let events = lines_of(body).map(|line| Ok(WatchSignal::Line(line?)));
             Ok(once(async { Ok(WatchSignal::Opened) }).chain(events))
         };
         opened.try_flatten_stream().boxed()
     }
 
-    async fn open_watch(&self, version: &str) -> Result<Body, WatchError> {
+    async fn open_watch(&self, version: &str) -> Result<Body, Failure> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             label_selector: self.label_selector.clone(),
@@ -300,7 +253,7 @@ impl Source {
         let mut request = self
             .requests
             .watch(&params, version)
-            .map_err(kube::Error::BuildRequest)?;
+            .map_err(|error| Failure::Invalid(error.to_string()))?;
         // A proxy that compresses events holds them back.
         request.headers_mut().insert(
             header::ACCEPT_ENCODING,
@@ -314,27 +267,20 @@ impl Source {
         &self,
         mut request: Request<Vec<u8>>,
         metadata_kind: &str,
-    ) -> Result<Body, WatchError> {
+    ) -> Result<Body, Failure> {
         if let Ok(accept) = self.accept(metadata_kind).parse() {
             request.headers_mut().insert(header::ACCEPT, accept);
         }
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
         let (head, body) = response
-            .map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??
+            .map_err(|_| Failure::Silent(RESPONSE_TIMEOUT))??
             .into_parts();
         if head.status.is_success() {
             return Ok(body);
         }
-        let refusal = Refusal::of_body(&collect(body, LARGEST_REFUSAL).await.unwrap_or_default());
-        let retry_after = refusal.retry_after(&head.headers);
-        let message = refusal
-            .message_of_api_server()
-            .unwrap_or_else(|| "no answer of an API server".into());
-        Err(WatchError::Refused {
-            code: head.status.as_u16(),
-            message,
-            retry_after,
-        })
+        // Without its body, a refusal still has its code, and says how long to wait.
+        let body = collect(body, LARGEST_REFUSAL).await.unwrap_or_default();
+        Err(Refusal::of_answer(&head, &body).into())
     }
 
     fn accept(&self, metadata_kind: &str) -> String {
@@ -356,31 +302,31 @@ pub(super) fn expect_not_earlier(version: &str, place: Option<&str>) -> Result<(
 }
 
 /// Reads a body of at most so many bytes.
-async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
+async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while let Some(data) = next_data(&mut body).await? {
         if bytes.len() + data.len() > most {
-            return Err(WatchError::TooLarge(most));
+            return Err(Failure::TooLarge(most));
         }
         bytes.extend_from_slice(&data);
     }
     Ok(bytes)
 }
 
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     let frame = timeout(LONGEST_SILENCE, body.frame()).await;
-    match frame.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
+    match frame.map_err(|_| Failure::Silent(LONGEST_SILENCE))? {
         Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
         None => Ok(None),
     }
 }
 
 /// The lines of a watch. Fails if none comes for [`LONGEST_SILENCE`].
-fn lines_of(body: Body) -> impl Stream<Item = Result<String, WatchError>> {
+fn lines_of(body: Body) -> impl Stream<Item = Result<String, Failure>> {
     let chunks = body.into_data_stream().map_err(io::Error::other);
     try_unfold(lines(chunks, LARGEST_EVENT), |mut lines| async {
         let line = timeout(LONGEST_SILENCE, lines.next()).await;
-        match line.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
+        match line.map_err(|_| Failure::Silent(LONGEST_SILENCE))? {
             Some(line) => Ok(Some((line?, lines))),
             None => Ok(None),
         }

@@ -6,11 +6,12 @@ use std::io;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, future};
 use kube::core::{ObjectList, WatchEvent};
+use pps_api::describe_json;
 use serde_json::value::RawValue;
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 use tokio_util::io::StreamReader;
 
-use crate::observe::objects::{Malformed, describe};
+use crate::observe::objects::Malformed;
 
 /// The most objects that a page may have, far more than are asked for.
 const MAX_OBJECTS: usize = 100_000;
@@ -29,7 +30,7 @@ impl<'a> Page<'a> {
     /// not be watched from.
     pub fn read(page: &'a str) -> Result<Self, Malformed> {
         let list = serde_json::from_str::<ObjectList<&RawValue>>(page)
-            .map_err(|error| Malformed(describe(&error)))?;
+            .map_err(|error| Malformed(describe_json(&error)))?;
         if list.items.len() > MAX_OBJECTS {
             return Err(Malformed("the page has too many objects".into()));
         }
@@ -47,7 +48,7 @@ impl<'a> Page<'a> {
 
 /// Reads a line of a watch.
 pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Malformed> {
-    serde_json::from_str(line).map_err(|error| Malformed(describe(&error)))
+    serde_json::from_str(line).map_err(|error| Malformed(describe_json(&error)))
 }
 
 /// Why the lines of a watch end.
