@@ -133,7 +133,7 @@ impl Process {
 
     fn apply(&mut self, step: &Step) {
         self.simulation.apply(step);
-        if matches!(step, Step::Restart) {
+        if matches!(step, Step::Restart | Step::RestoreBackup) {
             self.writes = Batch::default();
             self.grace_periods = Deadlines::default();
             self.new_nodes = Deadlines::default();

@@ -270,7 +270,13 @@ impl Simulation {
         if let Some(renewed) = expected.renewed {
             self.snapshot.renewed.insert(uid.clone(), renewed);
         }
-        let recorder = self.note_recorders(name, write.as_ref());
+        // One that another PPS supersedes records nothing.
+        let is_governing = !expected.reasons.contains(&"Superseded");
+        let recorder = if is_governing {
+            self.note_recorders(name, write.as_ref())
+        } else {
+            None
+        };
         let Some(write) = write else { return false };
         self.pending.push(PendingWrite {
             name,
@@ -530,20 +536,12 @@ impl Simulation {
         }
     }
 
-    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again
-    /// from a lower number, and all watches begin with a list. No request of before is answered.
+    /// etcd is restored from a backup: the PPS objects are as they were, and their versions start
+    /// again from a lower number. The process notices it and ends. No request of before is served.
     pub(crate) fn restore_backup(&mut self) {
-        while !self.pending.is_empty() {
-            self.answer_write(0, true);
-        }
-        self.abandoned.clear();
-        while !self.generated.is_empty() {
-            self.serve_generated(0);
-        }
         self.cluster.restore_backup();
-        for watch in 0..WATCHES {
-            self.relist(watch);
-        }
+        self.restart();
+        self.abandoned.clear();
     }
 
     /// Pods can no longer be read, or can be read again.
