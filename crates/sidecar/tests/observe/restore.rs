@@ -1,6 +1,7 @@
 //! etcd was restored from a backup. The API server answers as a real one does: a watch from a
 //! version that is not reached yet is accepted, shows nothing, and ends after its time. Neither an
-//! event nor a bookmark shows the earlier version. So it is asked for.
+//! event nor a bookmark shows the earlier version. So it is asked for. Or the watch is refused, and
+//! the next list shows the earlier version.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,10 @@ enum After {
     SilentWatch,
     /// The watch fails while the API server starts.
     FailedWatch,
+    /// The API server has forgotten the version of the watch.
+    ExpiredWatch,
+    /// The API server says that it does not have the version of the watch yet.
+    WatchFromTooLargeVersion,
 }
 
 /// A cluster at version 100 with the StatefulSet a, its Node and no Pod. When the watch of Nodes is
@@ -42,16 +47,21 @@ fn restored(after: After) -> Api {
             }
             _ if path.contains("/nodes") && is_watch(path) => {
                 is_restored.store(true, Ordering::Relaxed);
-                match after {
-                    After::SilentWatch => Answer::WatchUntil(Duration::from_secs(1)),
-                    After::FailedWatch => {
-                        Answer::Body(503, json!({"kind": "Status", "code": 503}).to_string())
+                let (code, message) = match after {
+                    After::SilentWatch => return Answer::WatchUntil(Duration::from_secs(1)),
+                    After::FailedWatch => (503, ""),
+                    After::ExpiredWatch => (410, "too old resource version: 100 (120)"),
+                    After::WatchFromTooLargeVersion => {
+                        (504, "Too large resource version: 100, current: 50")
                     }
-                }
+                };
+                // Until then the first status is written.
+                thread::sleep(Duration::from_secs(1));
+                let status = json!({"kind": "Status", "code": code, "message": message});
+                Answer::Body(code, status.to_string())
             }
             _ if path.contains("/nodes") => {
-                // The question which version the API server has.
-                if path.ends_with("limit=1") {
+                if version == 50 {
                     let pods = pods.clone();
                     thread::spawn(move || {
                         thread::sleep(Duration::from_millis(100));
@@ -79,7 +89,12 @@ fn restored(after: After) -> Api {
 
 #[test]
 fn ends_without_writing_when_etcd_was_restored() {
-    for after in [After::SilentWatch, After::FailedWatch] {
+    for after in [
+        After::SilentWatch,
+        After::FailedWatch,
+        After::ExpiredWatch,
+        After::WatchFromTooLargeVersion,
+    ] {
         for arguments in [
             &["--leader-election", "false"][..],
             &["--lease-namespace", "n"],
@@ -89,9 +104,12 @@ fn ends_without_writing_when_etcd_was_restored() {
             assert_eq!(sidecar.wait_for_end(), Some(1));
             sidecar.wait_for_log("gone back to an earlier state");
             let requests = api.requests.lock().unwrap();
-            let noticed = |request: &&String| !request.contains("/nodes?&limit=1 ");
-            let after_that: Vec<_> = requests.iter().skip_while(noticed).collect();
-            assert!(!after_that.is_empty(), "{requests:#?}");
+            let mut requests = requests.iter();
+            let mut of_nodes = |watches: bool| {
+                requests.any(|request| request.contains("/nodes?") && is_watch(request) == watches)
+            };
+            assert!(of_nodes(true) && of_nodes(false), "what shows it");
+            let after_that: Vec<_> = requests.collect();
             assert!(
                 after_that.iter().all(|request| request.starts_with("GET")),
                 "{after_that:#?}"

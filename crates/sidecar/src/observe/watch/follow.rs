@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::merge::Merge;
 use super::requests::{Lister, Relisting, Watcher, is_expired, needs_list};
-use super::source::{PageBody, Source, WatchError, WatchSignal};
+use super::source::{PageBody, Source, WatchError, WatchSignal, expect_not_earlier};
 use super::stream::read_event;
 use super::{Observation, Watches};
 use crate::observe::discovery::WatchId;
@@ -48,6 +48,8 @@ pub(crate) struct StoreWentBack;
 /// A list that is being read.
 struct ListUnderWay {
     began: Instant,
+    /// The version that had been reached when the list began: it cannot be earlier.
+    not_before: Option<u64>,
     /// From its first page on.
     resource_version: Option<String>,
 }
@@ -131,8 +133,10 @@ where
     async fn step(&mut self) -> Result<(), StoreWentBack> {
         tokio::select! {
             page = self.lister.page(), if self.list.is_some() => {
-                if let Err(error) = self.on_page(page).await {
-                    self.on_list_failed(&error).await;
+                match self.on_page(page).await {
+                    Ok(()) => {}
+                    Err(WatchError::WentBack) => return Err(StoreWentBack),
+                    Err(WatchError::Failed(failure)) => self.on_list_failed(&failure).await,
                 }
             }
             event = self.watcher.next() => {
@@ -160,6 +164,7 @@ where
         self.merge.begin_list(self.relisting.revision);
         self.list = Some(ListUnderWay {
             began: Instant::now(),
+            not_before: self.watcher.reached,
             resource_version: None,
         });
     }
@@ -171,13 +176,15 @@ where
         self.begin_list();
     }
 
-    async fn on_page(&mut self, page: Result<PageBody, Failure>) -> Result<(), Failure> {
+    async fn on_page(&mut self, page: Result<PageBody, Failure>) -> Result<(), WatchError> {
         let body = page?;
         let page = body.read()?;
         let Some(list) = &mut self.list else {
             return Ok(());
         };
         if list.resource_version.is_none() {
+            expect_not_earlier(&page.resource_version, list.not_before)?;
+            self.watcher.note(&page.resource_version);
             if self.watcher.is_open() && page.resource_version.parse::<u64>().is_err() {
                 self.list_without_watch();
                 return Ok(());
@@ -199,7 +206,7 @@ where
                     let error = format!(
                         "more than {MAX_NAMELESS} objects of the list have no readable name"
                     );
-                    return Err(Malformed(error).into());
+                    return Err(Failure::Unreadable(error).into());
                 }
             }
         }

@@ -132,6 +132,9 @@ pub(super) struct Watcher {
     /// Where the watch continues; nothing before the first list, and after the API server has
     /// forgotten the place.
     pub(super) position: Option<String>,
+    /// The latest version that a list, an event or a bookmark has shown. Kept when the place is
+    /// lost, so that the next list shows whether the API server has gone back.
+    pub(super) reached: Option<u64>,
     opened: Instant,
     /// Whether the watch has shown that the API server has what it had before.
     has_shown_events: bool,
@@ -150,6 +153,7 @@ impl Watcher {
             source,
             events: None,
             position: None,
+            reached: None,
             opened: now,
             has_shown_events: false,
             needs_version: false,
@@ -180,9 +184,9 @@ impl Watcher {
             (self.opened, self.has_shown_events) = (Instant::now(), false);
         }
         let new = || {
-            self.source
-                .clone()
-                .watch(position, std::mem::take(&mut self.needs_version))
+            let asks = std::mem::take(&mut self.needs_version);
+            let not_before = self.reached.filter(|_| asks);
+            self.source.clone().watch(position, not_before)
         };
         let event = self.events.get_or_insert_with(new).next().await;
         if event.is_none() {
@@ -193,12 +197,19 @@ impl Watcher {
 
     /// An event or a bookmark of this version was read.
     pub(super) fn advance(&mut self, version: &str) -> Result<(), WatchError> {
-        expect_not_earlier(version, self.position.as_deref())?;
+        let position = self.position.as_ref().and_then(|place| place.parse().ok());
+        expect_not_earlier(version, position)?;
+        self.note(version);
         self.has_shown_events = true;
         if !version.is_empty() {
             self.position = Some(version.to_owned());
         }
         Ok(())
+    }
+
+    /// A list or the watch has shown this version.
+    pub(super) fn note(&mut self, version: &str) {
+        self.reached = self.reached.max(version.parse().ok());
     }
 
     /// The API server ends each watch from time to time.

@@ -69,8 +69,8 @@ impl PageBody {
         self.text.len()
     }
 
-    pub(crate) fn read(&self) -> Result<Page<'_>, Malformed> {
-        Page::read(&self.text)
+    pub(crate) fn read(&self) -> Result<Page<'_>, Failure> {
+        Ok(Page::read(&self.text)?)
     }
 }
 
@@ -226,15 +226,15 @@ impl Source {
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the
-    /// watch. Fails if `asks` and the API server has not reached the version.
+    /// watch. Fails if the API server has not reached the version `not_before`, if there is one.
     pub(super) fn watch(
         self,
         version: String,
-        asks: bool,
+        not_before: Option<u64>,
     ) -> BoxStream<'static, Result<WatchSignal, WatchError>> {
         let opened = async move {
-            if asks {
-                expect_not_earlier(&self.clone().version().await?, Some(&version))?;
+            if not_before.is_some() {
+                expect_not_earlier(&self.clone().version().await?, not_before)?;
             }
             let body = self.open_watch(&version).await?;
             let events = lines_of(body).map(|line| Ok(WatchSignal::Line(line?)));
@@ -292,11 +292,11 @@ impl Source {
     }
 }
 
-/// Fails if a version is earlier than the place of a watch, as after etcd was restored from a
-/// backup.
-pub(super) fn expect_not_earlier(version: &str, place: Option<&str>) -> Result<(), WatchError> {
-    match (version.parse::<u64>(), place.map(str::parse)) {
-        (Ok(version), Some(Ok(place))) if version < place => Err(WatchError::WentBack),
+/// Fails if a version is earlier than one that was seen before it was asked for, as after etcd was
+/// restored from a backup.
+pub(super) fn expect_not_earlier(version: &str, before: Option<u64>) -> Result<(), WatchError> {
+    match version.parse() {
+        Ok(version) if Some(version) < before => Err(WatchError::WentBack),
         _ => Ok(()),
     }
 }
