@@ -276,7 +276,7 @@ impl Writer {
         )
     }
 
-    /// Reads one object of this kind; `None` if there is none.
+    /// Reads one object of this kind; `None` if a complete list does not have it.
     async fn read<K: PartialEq + Display, F>(
         &self,
         kind: &str,
@@ -288,7 +288,8 @@ impl Writer {
         let found = async {
             // Without a limit, as it could come before the selection.
             let (body, _turn) = self.page(&source.named(name), None, 0).await?;
-            for object in body.read()?.items {
+            let page = body.read()?;
+            for object in page.items {
                 let item = read(object.get())?;
                 if item.key == *key {
                     return item
@@ -296,7 +297,11 @@ impl Writer {
                         .map_or(Ok(item.fact), |error| Err(Malformed(error).into()));
                 }
             }
-            Ok(None)
+            // A proxy may have limited it.
+            match page.continue_token {
+                Some(_) => Err(Malformed("the list is not complete".into()).into()),
+                None => Ok(None),
+            }
         };
         found
             .await

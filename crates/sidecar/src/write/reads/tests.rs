@@ -1,4 +1,4 @@
-//! Pods are counted page by page.
+//! What the reads before a write make of answers.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -70,4 +70,40 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
         "limit=24&continue=third",
     ];
     assert_eq!(*queries.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn an_object_does_not_exist_only_if_a_complete_list_lacks_it() {
+    let complete = r#"{"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": []}"#;
+    for (body, is_missing) in [
+        (complete, true),
+        (&complete.replace("[]", "null"), true),
+        (
+            &complete.replace(r#""9""#, r#""9", "continue": "more""#),
+            false,
+        ),
+        (&complete.replace(r#""resourceVersion": "9""#, ""), false),
+        (&complete.replace("[]", "[{}]"), false),
+        (
+            &complete.replace("[]", r#"[{"metadata": {"name": "a"}, "spec": 5}]"#),
+            false,
+        ),
+        (
+            r#"{"kind": "Status", "metadata": {"resourceVersion": "9"}, "code": 404}"#,
+            false,
+        ),
+        ("<html>", false),
+        ("", false),
+    ] {
+        let answer = body.to_owned();
+        let service = service_fn(move |_: http::Request<Body>| {
+            let body = Body::from(answer.clone().into_bytes());
+            async { Ok::<_, Infallible>(http::Response::new(body)) }
+        });
+        let permit = Permit::new(Leadership::fixed(true));
+        let writer = Writer::new(Client::new(service, "n"), permit);
+        let key = NamespacedName::new("", "a");
+        let pod = writer.read_pod(key, &Interest::default()).await;
+        assert_eq!(matches!(pod, Ok(None)), is_missing, "{body}: {pod:?}");
+    }
 }
