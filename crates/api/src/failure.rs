@@ -194,6 +194,12 @@ impl Refusal {
         Self::new(status.code, is_own.then(|| status.clone()), 0)
     }
 
+    /// What a watch has ended with. The API server sends such a Status as an event.
+    pub fn of_event(status: &Status) -> Self {
+        let code = if status.code == 0 { 500 } else { status.code };
+        Self::new(code, Some(status.clone()), 0)
+    }
+
     /// `header_wait` is how many seconds the headers of the answer ask to wait.
     fn new(code: u16, status: Option<Status>, header_wait: u32) -> Self {
         let is_of_api_server = status.is_some();

@@ -258,7 +258,7 @@ where
                 return self.watcher.advance(&bookmark.metadata.resource_version);
             }
             Ok(WatchEvent::Error(status)) => {
-                return Err(Failure::from(Refusal::of_status(&status)).into());
+                return Err(Failure::from(Refusal::of_event(&status)).into());
             }
             Err(malformed) => {
                 self.skip(&malformed);

@@ -1,12 +1,14 @@
 //! Lists and watches as the API server sends them: the pages of a list, and the lines of a watch.
 //! The objects in them stay unread, so that each can be read alone.
 
+use std::borrow::Cow;
 use std::io;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, future};
-use kube::core::{ObjectList, WatchEvent};
+use kube::core::{ObjectList, Status, WatchEvent};
 use pps_api::describe_json;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 use tokio_util::io::StreamReader;
@@ -46,9 +48,28 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Reads a line of a watch.
+/// Reads a line of a watch. Its object may come before its type, as from a proxy that sorts keys. An
+/// error whose status cannot be read is one all the same: the API server has ended the watch.
 pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Malformed> {
-    serde_json::from_str(line).map_err(|error| Malformed(describe_json(&error)))
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let malformed = |error| Malformed(describe_json(&error));
+    let Line { kind, object } = serde_json::from_str(line).map_err(malformed)?;
+    Ok(match &*kind {
+        "ADDED" => WatchEvent::Added(object),
+        "MODIFIED" => WatchEvent::Modified(object),
+        "DELETED" => WatchEvent::Deleted(object),
+        "BOOKMARK" => WatchEvent::Bookmark(serde_json::from_str(object.get()).map_err(malformed)?),
+        "ERROR" => WatchEvent::Error(serde_json::from_str(object.get()).unwrap_or_else(|_| {
+            Status::failure("the API server gives no readable reason", "").boxed()
+        })),
+        _ => return Err(Malformed("an event of an unknown type".into())),
+    })
 }
 
 /// Why the lines of a watch end.
@@ -59,8 +80,8 @@ pub enum LineError {
     Io(io::Error),
 }
 
-/// The lines of a watch that are not empty, each of at most `longest` bytes. A line that is cut at
-/// the end of the watch is no event, and is left out.
+/// The lines of a watch that are not empty, each of at most `longest` bytes. The last one may be cut
+/// at the end of the watch, and is no event then.
 pub fn lines(
     chunks: impl Stream<Item = io::Result<Bytes>> + Unpin,
     longest: usize,
@@ -89,8 +110,7 @@ mod tests {
 
     #[test]
     fn reads_each_kind_of_event() {
-        let read = |kind: &str, object: &str| {
-            let line = format!(r#"{{"type": "{kind}", "object": {object}}}"#);
+        let describe = |line: String| {
             Ok::<_, Malformed>(match read_event(&line)? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     format!("applied {object}")
@@ -99,6 +119,13 @@ mod tests {
                 WatchEvent::Bookmark(bookmark) => bookmark.metadata.resource_version,
                 WatchEvent::Error(status) => format!("{} {}", status.code, status.message),
             })
+        };
+        let read = |kind: &str, object: &str| {
+            let read = describe(format!(r#"{{"type": "{kind}", "object": {object}}}"#));
+            let sorted = describe(format!(r#"{{"object": {object}, "type": "{kind}"}}"#));
+            assert_eq!(read.is_ok(), sorted.is_ok(), "{kind} {object}");
+            assert!(read.is_err() || read == sorted, "{kind} {object}");
+            read
         };
         let deep = "[".repeat(500) + &"]".repeat(500);
         assert_eq!(read("ADDED", &deep).unwrap(), format!("applied {deep}"));
@@ -109,7 +136,13 @@ mod tests {
         assert_eq!(read("BOOKMARK", bookmark).unwrap(), "8");
         let error = r#"{"code": 410, "message": "too old"}"#;
         assert_eq!(read("ERROR", error).unwrap(), "410 too old");
-        for (kind, object) in [("BOOKMARK", "{}"), ("OTHER", "{}"), ("ERROR", "5")] {
+        for unreadable in ["5", r#"{"code": 410, "status": "Odd"}"#] {
+            assert_eq!(
+                read("ERROR", unreadable).unwrap(),
+                "0 the API server gives no readable reason"
+            );
+        }
+        for (kind, object) in [("BOOKMARK", "{}"), ("OTHER", "{}")] {
             assert!(read(kind, object).is_err(), "{kind}");
         }
     }
