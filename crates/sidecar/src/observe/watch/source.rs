@@ -33,6 +33,9 @@ pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64
 /// How long the API server may take to begin an answer. It gives up on a list after a minute
 /// itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an answer may take, however steadily it arrives: meanwhile it may hold up other lists.
+/// The API server gives up after a minute itself.
+const LONGEST_ANSWER: Duration = Duration::from_mins(2);
 
 /// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
 pub(super) const LARGEST_PAGE: usize = 32 << 20;
@@ -303,14 +306,19 @@ pub(super) fn expect_not_earlier(version: &str, before: Option<u64>) -> Result<(
 
 /// Reads a body of at most so many bytes.
 async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    while let Some(data) = next_data(&mut body).await? {
-        if bytes.len() + data.len() > most {
-            return Err(Failure::TooLarge(most));
+    let read = async {
+        let mut bytes = Vec::new();
+        while let Some(data) = next_data(&mut body).await? {
+            if bytes.len() + data.len() > most {
+                return Err(Failure::TooLarge(most));
+            }
+            bytes.extend_from_slice(&data);
         }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(bytes)
+        Ok(bytes)
+    };
+    timeout(LONGEST_ANSWER, read)
+        .await
+        .unwrap_or(Err(Failure::Silent(LONGEST_ANSWER)))
 }
 
 async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Failure> {
@@ -346,6 +354,8 @@ pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
 mod tests {
     use std::convert::Infallible;
 
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
     use k8s_openapi::api::core::v1::Pod;
     use tower::service_fn;
 
@@ -378,6 +388,24 @@ mod tests {
         );
         drop(first);
         assert_eq!([second.text, third.await.unwrap().text], ["{}", "{}"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_never_ends_holds_up_other_lists_for_two_minutes_only() {
+        let answer = service_fn(|_: Request<Body>| async {
+            let drops = futures::stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let drop = Frame::data(Bytes::from_static(b" "));
+                Some((Ok::<_, Infallible>(drop), ()))
+            });
+            Ok::<_, Infallible>(http::Response::new(StreamBody::new(drops)))
+        });
+        let pages = Arc::new(Semaphore::new(1));
+        let source = Source::new::<Pod>(Client::new(answer, "n"), &(), None, 250);
+        let page = source.page(None, 250, LARGEST_PAGE, Some(pages.clone()));
+        let page = timeout(Duration::from_mins(3), page).await.unwrap();
+        assert!(matches!(page, Err(Failure::Silent(LONGEST_ANSWER))));
+        assert_eq!(pages.available_permits(), 1);
     }
 
     #[test]
