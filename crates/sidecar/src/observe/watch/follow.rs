@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::merge::Merge;
-use super::requests::{Lister, Relisting, Watcher, is_expired, needs_list};
+use super::requests::{Lister, Relisting, Watcher, needs_list};
 use super::source::{PageBody, Source, WatchError, WatchSignal, expect_not_earlier};
 use super::stream::read_event;
 use super::{Observation, Watches};
@@ -231,7 +231,7 @@ where
         self.relist_from = Instant::now() + pause;
         let updates = self.merge.end_list();
         self.send(updates).await;
-        if std::mem::take(&mut self.is_relist_failing) {
+        if std::mem::take(&mut self.is_relist_failing) && !self.watcher.is_failing {
             self.mark_up().await;
         }
     }
@@ -316,11 +316,11 @@ where
     }
 
     async fn on_list_failed(&mut self, error: &Failure) {
-        self.lister.on_failure(error);
+        let is_unusual = self.lister.on_failure(error);
         if self.lister.token.is_none() {
             self.begin_list();
         }
-        if !is_expired(error) {
+        if is_unusual {
             self.is_relist_failing = self.watcher.position.is_some();
             return self.mark_down("list", error).await;
         }

@@ -32,7 +32,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 const FORGET_AFTER: Duration = Duration::from_mins(2);
 
 /// Whether the API server has forgotten the resource version or the token.
-pub(super) fn is_expired(failure: &Failure) -> bool {
+fn is_expired(failure: &Failure) -> bool {
     failure.class() == Some(Class::Expired)
 }
 
@@ -55,6 +55,8 @@ pub(super) struct Lister {
     pub(super) token: Option<String>,
     request: Option<BoxFuture<'static, Result<PageBody, Failure>>>,
     page_arrived: Instant,
+    /// Whether a token has expired since the last complete list.
+    has_expired: bool,
     retry: Retry,
 }
 
@@ -68,6 +70,7 @@ impl Lister {
             token: None,
             request: None,
             page_arrived: now,
+            has_expired: false,
             retry: Retry::new(now),
         }
     }
@@ -112,16 +115,20 @@ impl Lister {
         self.retry.reset();
         self.page_arrived = Instant::now();
         self.token = token;
-        self.token.is_none()
+        let is_last = self.token.is_none();
+        self.has_expired &= !is_last;
+        is_last
     }
 
     /// The page that failed is tried again. What came before it is listed again only if its token
-    /// is no longer valid.
-    pub(super) fn on_failure(&mut self, failure: &Failure) {
-        self.retry.back_off(failure.retry_after());
-        if is_expired(failure) || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
+    /// is no longer valid. Returns whether that is unusual: a token may expire, but not in one list
+    /// after the other.
+    pub(super) fn on_failure(&mut self, error: &Failure) -> bool {
+        self.retry.back_off(error.retry_after());
+        if is_expired(error) || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
             self.token = None;
         }
+        !is_expired(error) || std::mem::replace(&mut self.has_expired, true)
     }
 }
 
@@ -136,6 +143,8 @@ pub(super) struct Watcher {
     /// lost, so that the next list shows whether the API server has gone back.
     pub(super) reached: Option<u64>,
     opened: Instant,
+    /// Whether the watch has failed and is not open again.
+    pub(super) is_failing: bool,
     /// Whether the watch has shown that the API server has what it had before.
     has_shown_events: bool,
     /// Whether that has to be asked for before the next watch: after etcd was restored from a
@@ -155,6 +164,7 @@ impl Watcher {
             position: None,
             reached: None,
             opened: now,
+            is_failing: false,
             has_shown_events: false,
             needs_version: false,
             retry: Retry::new(now),
@@ -189,8 +199,10 @@ impl Watcher {
             self.source.clone().watch(position, not_before)
         };
         let event = self.events.get_or_insert_with(new).next().await;
-        if event.is_none() {
-            self.on_end();
+        match event {
+            None => self.on_end(),
+            Some(Ok(WatchSignal::Opened)) => self.is_failing = false,
+            Some(_) => {}
         }
         event.transpose()
     }
@@ -221,11 +233,12 @@ impl Watcher {
         }
     }
 
-    pub(super) fn on_failure(&mut self, failure: &Failure) {
+    pub(super) fn on_failure(&mut self, error: &Failure) {
         self.events = None;
-        self.retry.back_off(failure.retry_after());
-        self.needs_version = !needs_list(failure);
-        if needs_list(failure) {
+        self.is_failing = true;
+        self.retry.back_off(error.retry_after());
+        self.needs_version = !needs_list(error);
+        if needs_list(error) {
             self.position = None;
         }
     }

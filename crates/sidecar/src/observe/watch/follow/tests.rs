@@ -126,6 +126,80 @@ async fn a_list_that_fails_beside_a_watch_that_works_is_reported() {
     assert_eq!(health.problem(), None);
 }
 
+/// It never becomes complete, so that a new key has no values.
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_token_expires_again_and_again_is_reported() {
+    let (health, _observations) = watch(|uri| {
+        if uri.contains("continue=t") {
+            (410, json!({"kind": "Status", "code": 410}).to_string())
+        } else {
+            let metadata = json!({"resourceVersion": "7", "continue": "t"});
+            (200, json!({"metadata": metadata, "items": []}).to_string())
+        }
+    });
+    health.mark_synced();
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(health.problem(), None, "once is nothing unusual");
+    sleep(Duration::from_secs(1)).await;
+    let problem = health.problem();
+    assert_eq!(problem.as_deref(), Some("cannot watch: statefulsets"));
+}
+
+/// A list that works again says nothing about the watch, which waits as long as it was asked to.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_waits_stays_down_when_a_list_beside_it_works_again() {
+    let codes = Arc::new(Mutex::new((200, 200)));
+    let seen = codes.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let uri = request.uri().to_string();
+        let is_watch = uri.contains("watch=true");
+        let (mut list_code, watch_code) = *seen.lock().unwrap();
+        if uri.ends_with("limit=1") {
+            // The question which version the API server has.
+            list_code = 200;
+        }
+        async move {
+            let (code, body) = if !is_watch {
+                let list = json!({"metadata": {"resourceVersion": "7"}, "items": []});
+                (list_code, list.to_string())
+            } else if watch_code == 200 {
+                sleep(Duration::from_secs(5)).await;
+                (200, String::new())
+            } else {
+                let wait = json!({"kind": "Status", "details": {"retryAfterSeconds": 40}});
+                (watch_code, wait.to_string())
+            };
+            let answer = http::Response::builder().status(code);
+            Ok::<_, Infallible>(answer.body(Body::from(body.into_bytes())).unwrap())
+        }
+    });
+    let (sender, _observations) = mpsc::channel(10_000);
+    let health = Health::default();
+    health.mark_synced();
+    let watches = Watches::new(
+        Client::new(service, "n"),
+        None,
+        health.clone(),
+        Arc::default(),
+        sender,
+    );
+    let keys = tokio::sync::watch::Sender::new(0);
+    tokio::spawn(watches.watch_pods(keys.subscribe()));
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(health.problem(), None);
+    *codes.lock().unwrap() = (500, 429);
+    keys.send_replace(1);
+    sleep(Duration::from_secs(10)).await;
+    *codes.lock().unwrap() = (200, 429);
+    for _ in 0..10 {
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(health.problem().as_deref(), Some("cannot watch: pods"));
+    }
+    *codes.lock().unwrap() = (200, 200);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(health.problem(), None);
+}
+
 /// Versions that are no numbers say nothing about which of a list and an event is newer.
 #[tokio::test(start_paused = true)]
 async fn where_versions_are_no_numbers_a_list_is_read_without_a_watch() {
