@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use futures::{StreamExt, stream};
 use http::Request;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use kube::Client;
 use kube::client::Body;
 use pps_recorder::demand::Naming;
@@ -198,6 +201,80 @@ async fn a_watch_that_waits_stays_down_when_a_list_beside_it_works_again() {
     *codes.lock().unwrap() = (200, 200);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(health.problem(), None);
+}
+
+/// The answer has begun, and then nothing comes.
+#[tokio::test(start_paused = true)]
+async fn a_connection_on_which_nothing_comes_is_noticed_within_a_minute() {
+    for (silent, before) in [
+        ("limit=100", r#"{"metadata": "#),
+        ("watch=true", ""),
+        ("watch=true", r#"{"type": "ADDED", "object": "#),
+    ] {
+        let service = service_fn(move |request: Request<Body>| {
+            let list = r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#;
+            let is_silent = request.uri().to_string().contains(silent);
+            let body = if is_silent { before } else { list };
+            let begun = stream::once(async { Ok::<_, Infallible>(Frame::data(body.into())) });
+            let rest = stream::pending().take(usize::from(is_silent));
+            let answer = http::Response::new(StreamBody::new(begun.chain(rest)));
+            async { Ok::<_, Infallible>(answer) }
+        });
+        let (sender, _observations) = mpsc::channel(10_000);
+        let health = Health::default();
+        health.mark_synced();
+        let watches = Watches::new(
+            Client::new(service, "n"),
+            None,
+            health.clone(),
+            Arc::default(),
+            sender,
+        );
+        tokio::spawn(watches.watch_stateful_sets());
+        sleep(Duration::from_secs(55)).await;
+        assert_eq!(health.problem(), None, "{silent} {before}");
+        sleep(Duration::from_millis(5500)).await;
+        assert_eq!(
+            health.problem().as_deref(),
+            Some("cannot watch: statefulsets"),
+            "{silent} {before}"
+        );
+    }
+}
+
+/// A place in time that the API server does not have is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn lists_again_where_the_api_server_does_not_have_the_version_of_the_watch() {
+    for (code, message) in [
+        (404, "page not found"),
+        (410, "too old resource version"),
+        (504, "Timeout: Too large resource version: 7, current: 5"),
+    ] {
+        for is_event in [false, true] {
+            let requests = Arc::<Mutex<Vec<String>>>::default();
+            let seen = requests.clone();
+            let (_health, _observations) = watch(move |uri| {
+                let version = 7 + seen.lock().unwrap().len();
+                let place = uri.split_once("resourceVersion=");
+                let request = place.map_or("list", |(_, place)| place).to_owned();
+                seen.lock().unwrap().push(request);
+                let status = json!({"kind": "Status", "code": code, "message": message});
+                let list =
+                    json!({"metadata": {"resourceVersion": version.to_string()}, "items": []});
+                match (place, is_event) {
+                    (None, _) => (200, list.to_string()),
+                    (_, true) => (200, json!({"type": "ERROR", "object": status}).to_string()),
+                    (_, false) => (code, status.to_string()),
+                }
+            });
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(
+                requests.lock().unwrap()[..4],
+                ["list", "7", "list", "9"],
+                "{code} {is_event}"
+            );
+        }
+    }
 }
 
 /// Versions that are no numbers say nothing about which of a list and an event is newer.
