@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use http::{Request, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
-use kube::api::ListParams;
 use kube::client::Body;
 use kube::{Client, Resource};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::Instant;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
 
 use crate::client::{Accept, AnswerLimit, exchange};
 use crate::failure::{Class, Failure};
+use crate::source::{PageBody, Source};
+use crate::stream::Page;
 use crate::write::Write;
 
 /// The path of an object of a built-in kind, or of another that is known when this is compiled.
@@ -100,7 +100,7 @@ impl Reader {
 
     /// The objects of a list with these labels (all if empty), up to the limit. Each is passed
     /// through `take` as soon as its page is read, so that a large list is never in memory as a
-    /// whole. A page that is too large is asked for in halves. A list whose rest the API server has
+    /// whole. A page that is too large is asked for in smaller parts. A list whose rest the API server has
     /// forgotten begins again, once.
     pub async fn list<T>(
         &self,
@@ -108,56 +108,59 @@ impl Reader {
         labels: &str,
         mut take: impl FnMut(Value) -> Option<T>,
     ) -> Result<List<T>, Failure> {
+        let source = Source::at(self.client.clone(), path, self.limits.page).selected(labels);
+        let mut size = source.page_size();
+        let mut token = None;
         let mut objects = Vec::new();
         let mut unusable = 0;
-        let mut params = ListParams::default().labels(labels).limit(self.limits.page);
         let mut is_second_list = false;
         loop {
-            let page = match self.page(path, &params).await {
+            let body = match self.page(&source, token.clone(), size.objects()).await {
                 // Whoever may write one object can make it large; the others must still be read.
-                Err(Failure::TooLarge(_)) if params.limit > Some(1) => {
-                    params.limit = params.limit.map(|objects| objects / 2);
-                    continue;
-                }
+                Err(Failure::TooLarge(_)) if size.shrink() => continue,
                 // The API server keeps old versions for some minutes only: what was read is
                 // incomplete.
                 Err(failure) if failure.class() == Some(Class::Expired) && !is_second_list => {
                     is_second_list = true;
                     objects.clear();
                     unusable = 0;
-                    params.continue_token = None;
+                    token = None;
                     continue;
                 }
-                page => page?,
+                body => body?,
             };
-            let kind = page.kind.strip_suffix("List");
-            for item in page.items.unwrap_or_default() {
-                match take(with_kind(item, kind, &page.api_version)) {
+            let page = body.read_unversioned()?;
+            for item in &page.items {
+                match read_item(item, &page).and_then(&mut take) {
                     Some(object) => objects.push(object),
                     None => unusable += 1,
                 }
             }
-            let metadata = page.metadata;
-            let next = metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() || objects.len() >= self.limits.objects {
+            if page.continue_token.is_none() || objects.len() >= self.limits.objects {
                 // The API server does not always say how many objects are left.
-                let left = metadata.remaining_item_count.unwrap_or(1);
+                let left = page.remaining.unwrap_or(1).unsigned_abs();
                 return Ok(List {
                     objects,
-                    more: next.map_or(0, |_| left.unsigned_abs()),
+                    more: page.continue_token.map_or(0, |_| left),
                     unusable,
                 });
             }
-            params.continue_token = next;
+            token = page.continue_token;
         }
     }
 
-    async fn page(&self, path: &str, params: &ListParams) -> Result<Page, Failure> {
-        let request = kube::core::Request::new(path)
-            .list(params)
-            .map_err(|error| Failure::Invalid(error.to_string()))?;
-        let answer = exchange(&self.client, request.map(Body::from), self.limit()).await;
-        answer.map_err(|failure| self.late(failure))
+    async fn page(
+        &self,
+        source: &Source,
+        token: Option<String>,
+        objects: u32,
+    ) -> Result<PageBody, Failure> {
+        let limit = self.limit();
+        let page = source.clone().page(token, objects, limit.bytes, None);
+        let page = timeout(limit.within, page)
+            .await
+            .unwrap_or(Err(Failure::Silent(limit.within)));
+        page.map_err(|failure| self.late(failure))
     }
 
     fn limit(&self) -> AnswerLimit {
@@ -176,24 +179,20 @@ impl Reader {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Page {
-    kind: String,
-    api_version: String,
-    metadata: ListMeta,
-    items: Option<Vec<Value>>,
-}
-
 /// An object of a list. A list of a built-in kind names the kind once, and not in each item.
-fn with_kind(mut item: Value, kind: Option<&str>, api_version: &str) -> Value {
+fn read_item(item: &RawValue, page: &Page<'_>) -> Option<Value> {
+    let mut item: Value = serde_json::from_str(item.get()).ok()?;
+    let kind = page
+        .kind
+        .strip_suffix("List")
+        .filter(|kind| !kind.is_empty());
     if let (Some(object), Some(kind)) = (item.as_object_mut(), kind) {
         object.entry("kind").or_insert_with(|| kind.into());
         object
             .entry("apiVersion")
-            .or_insert_with(|| api_version.into());
+            .or_insert_with(|| page.api_version.as_str().into());
     }
-    item
+    Some(item)
 }
 
 #[cfg(test)]

@@ -6,4 +6,4 @@ pub mod objects;
 pub(crate) mod openkruise;
 pub(crate) mod watch;
 
-pub use self::watch::{LineError, Merge, Page, lines, read_event};
+pub use self::watch::Merge;

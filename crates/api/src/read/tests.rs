@@ -56,8 +56,8 @@ fn name(object: &Value) -> Option<String> {
 async fn a_list_has_limits_on_pages_bytes_and_objects() {
     let (reader, queries) = reader(|query| match query {
         "limit=8" => page(&["x".repeat(2_000).as_str()], ""),
-        "limit=4" => page(&["a", "b", "c", "d"], "second"),
-        "limit=4&continue=second" => page(&["e", "f"], "third"),
+        "limit=2" => page(&["a", "b", "c", "d"], "second"),
+        "limit=2&continue=second" => page(&["e", "f"], "third"),
         _ => page(&["g"], ""),
     });
     let list = reader
@@ -66,7 +66,7 @@ async fn a_list_has_limits_on_pages_bytes_and_objects() {
         .unwrap();
     assert_eq!(list.objects, ["a", "b", "c", "d", "e", "f"]);
     assert_eq!((list.more, list.unusable), (9, 0));
-    let expected = ["limit=8", "limit=4", "limit=4&continue=second"];
+    let expected = ["limit=8", "limit=2", "limit=2&continue=second"];
     assert_eq!(*queries.lock().unwrap(), expected);
 }
 

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use futures::executor::block_on_stream;
 use futures::stream;
 use kube::core::WatchEvent;
+use pps_api::{lines, read_event};
 use pps_recorder::facts::NamespacedName;
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
+use pps_sidecar::observe::Merge;
 use pps_sidecar::observe::objects::{self, Item};
-use pps_sidecar::observe::{Merge, lines, read_event};
 
 /// The longest line.
 const LONGEST: usize = 2048;

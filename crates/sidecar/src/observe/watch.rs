@@ -6,8 +6,6 @@
 mod follow;
 mod merge;
 mod requests;
-mod source;
-mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +15,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, Resource};
+use pps_api::{PAGES_AT_ONCE, Source};
 use pps_recorder::kinds;
 use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
@@ -27,9 +26,6 @@ pub(crate) use self::follow::StoreWentBack;
 pub use self::merge::Merge;
 pub(crate) use self::requests::Relist;
 use self::requests::Relisting;
-use self::source::PAGES_AT_ONCE;
-pub(crate) use self::source::{PageBody, Source, api_resource};
-pub use self::stream::{LineError, Page, lines, read_event};
 use crate::observe::discovery::WatchId;
 use crate::observe::objects;
 use crate::telemetry::Health;
@@ -161,7 +157,8 @@ impl Watches {
         let api = api_resource(resource);
         let namespace = self.namespace.as_deref();
         let source =
-            Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE);
+            Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE)
+                .with_any_list_kind();
         let read = |object: &str| objects::read_custom_workload(object, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
         self.follow(
@@ -232,5 +229,15 @@ impl Watches {
         let relisting = Relisting::new(relist, Duration::ZERO);
         self.follow("nodes", None, source, relisting, read, Observation::Nodes)
             .await
+    }
+}
+
+pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
+    ApiResource {
+        api_version: format!("{}/{}", resource.group, resource.version),
+        group: resource.group,
+        version: resource.version,
+        kind: resource.kind,
+        plural: resource.plural,
     }
 }

@@ -19,13 +19,14 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::core::DynamicObject;
+use pps_api::{PageBody, Source};
 use pps_recorder::kinds::Resource;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
 use crate::observe::objects::{self, Item, Malformed};
-use crate::observe::watch::{PageBody, Source, api_resource};
+use crate::observe::watch::api_resource;
 use pps_recorder::decide::index::{LossCheck, StatusWrite};
 use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
@@ -142,7 +143,9 @@ impl Writer {
         };
         let naming = resource.naming.clone();
         let api = api_resource(resource);
-        let source = self.source::<DynamicObject>(&api, &key.namespace);
+        let source = self
+            .source::<DynamicObject>(&api, &key.namespace)
+            .with_any_list_kind();
         let read = |object: &str| objects::read_custom_workload(object, &api.api_version, &naming);
         self.read(&api.kind, source, key, &key.name, read).await
     }

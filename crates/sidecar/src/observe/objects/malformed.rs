@@ -4,3 +4,9 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub String);
+
+impl From<Malformed> for pps_api::Failure {
+    fn from(malformed: Malformed) -> Self {
+        Self::Unreadable(malformed.0)
+    }
+}

@@ -10,14 +10,14 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use kube::core::WatchEvent;
-use pps_api::{Failure, Refusal};
+use pps_api::{
+    Failure, PageBody, Refusal, Source, WatchError, WatchSignal, expect_not_earlier, read_event,
+};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::merge::Merge;
 use super::requests::{Lister, Relisting, Watcher, needs_list};
-use super::source::{PageBody, Source, WatchError, WatchSignal, expect_not_earlier};
-use super::stream::read_event;
 use super::{Observation, Watches};
 use crate::observe::discovery::WatchId;
 use crate::observe::objects::{Item, Malformed};
@@ -260,8 +260,8 @@ where
             Ok(WatchEvent::Error(status)) => {
                 return Err(Failure::from(Refusal::of_event(&status)).into());
             }
-            Err(malformed) => {
-                self.skip(&malformed);
+            Err(unreadable) => {
+                self.skip(&unreadable);
                 return Ok(());
             }
         };
@@ -302,10 +302,10 @@ where
         Some(item)
     }
 
-    fn skip(&self, malformed: &Malformed) {
+    fn skip(&self, error: &impl Display) {
         warn!(
             resource = self.name,
-            error = %malformed,
+            %error,
             "skipping an object without a readable name",
         );
         self.count(|metrics| &metrics.skipped_objects);

@@ -8,14 +8,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use pps_api::{Class, Failure};
+use pps_api::{
+    Class, Failure, LARGEST_OBJECT, LARGEST_PAGE, PageBody, PageSize, Source, WATCH_TIME,
+    WatchError, WatchSignal, expect_not_earlier,
+};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
-
-use super::source::{
-    LARGEST_OBJECT, LARGEST_PAGE, PageBody, PageSize, Source, WATCH_TIME, WatchError, WatchSignal,
-    expect_not_earlier,
-};
 
 /// How long one page may fail before the list begins again. The API server forgets tokens after
 /// five to ten minutes, and what is kept to merge the list with events grows as long as the list

@@ -7,13 +7,13 @@ use std::io;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, future};
 use kube::core::{ObjectList, Status, WatchEvent};
-use pps_api::describe_json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 use tokio_util::io::StreamReader;
 
-use crate::observe::objects::Malformed;
+use crate::describe::describe_json;
+use crate::failure::Failure;
 
 /// The most objects that a page may have, far more than are asked for.
 const MAX_OBJECTS: usize = 100_000;
@@ -21,27 +21,33 @@ const MAX_OBJECTS: usize = 100_000;
 /// One page of a list. Its objects stay unread.
 #[derive(Debug)]
 pub struct Page<'a> {
+    /// Such as `PodList`; `List` if the list does not say.
+    pub kind: String,
+    /// The API version of the list, and so of its objects.
+    pub api_version: String,
+    /// The version at which the objects were as they are in the list; empty if it does not say.
     pub resource_version: String,
     /// Gives the next page; none for the last one.
     pub continue_token: Option<String>,
+    /// How many objects follow, if the API server says so.
+    pub remaining: Option<i64>,
+    /// The objects, unread.
     pub items: Vec<&'a RawValue>,
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page. Fails if it is no list, or if its place in time is unknown, so that it could
-    /// not be watched from.
-    pub fn read(page: &'a str) -> Result<Self, Malformed> {
+    /// Reads a page. Fails if it is no list.
+    pub fn read(page: &'a str) -> Result<Self, Failure> {
         let list = serde_json::from_str::<ObjectList<&RawValue>>(page)
-            .map_err(|error| Malformed(describe_json(&error)))?;
+            .map_err(|error| Failure::Unreadable(describe_json(&error)))?;
         if list.items.len() > MAX_OBJECTS {
-            return Err(Malformed("the page has too many objects".into()));
+            return Err(Failure::Unreadable("the page has too many objects".into()));
         }
-        let version = list.metadata.resource_version;
-        let Some(resource_version) = version.filter(|version| !version.is_empty()) else {
-            return Err(Malformed("the list has no resource version".into()));
-        };
         Ok(Self {
-            resource_version,
+            kind: list.types.kind,
+            api_version: list.types.api_version,
+            remaining: list.metadata.remaining_item_count,
+            resource_version: list.metadata.resource_version.unwrap_or_default(),
             continue_token: list.metadata.continue_.filter(|token| !token.is_empty()),
             items: list.items,
         })
@@ -50,7 +56,7 @@ impl<'a> Page<'a> {
 
 /// Reads a line of a watch. Its object may come before its type, as from a proxy that sorts keys. An
 /// error whose status cannot be read is one all the same: the API server has ended the watch.
-pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Malformed> {
+pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Failure> {
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(rename = "type", borrow)]
@@ -58,7 +64,7 @@ pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Malformed> {
         #[serde(borrow)]
         object: &'a RawValue,
     }
-    let malformed = |error| Malformed(describe_json(&error));
+    let malformed = |error| Failure::Unreadable(describe_json(&error));
     let Line { kind, object } = serde_json::from_str(line).map_err(malformed)?;
     Ok(match &*kind {
         "ADDED" => WatchEvent::Added(object),
@@ -68,7 +74,7 @@ pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Malformed> {
         "ERROR" => WatchEvent::Error(serde_json::from_str(object.get()).unwrap_or_else(|_| {
             Status::failure("the API server gives no readable reason", "").boxed()
         })),
-        _ => return Err(Malformed("an event of an unknown type".into())),
+        _ => return Err(Failure::Unreadable("an event of an unknown type".into())),
     })
 }
 
@@ -77,6 +83,7 @@ pub fn read_event(line: &str) -> Result<WatchEvent<&RawValue>, Malformed> {
 pub enum LineError {
     /// A line is longer than an event can be.
     TooLong,
+    /// The connection has failed.
     Io(io::Error),
 }
 
@@ -97,7 +104,7 @@ pub fn lines(
 }
 
 /// Text in UTF-8. What is none is replaced.
-pub(super) fn text_of(bytes: Vec<u8>) -> String {
+pub(crate) fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
@@ -111,7 +118,7 @@ mod tests {
     #[test]
     fn reads_each_kind_of_event() {
         let describe = |line: String| {
-            Ok::<_, Malformed>(match read_event(&line)? {
+            Ok::<_, Failure>(match read_event(&line)? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     format!("applied {object}")
                 }
@@ -167,7 +174,6 @@ mod tests {
         );
         for wrong in [
             &too_many,
-            r#"{"metadata": {}, "items": []}"#,
             r#"{"metadata": {"resourceVersion": "7"}}"#,
             r#"{"metadata": {"resourceVersion": "7"}, "items": {}}"#,
             r#"{"metadata": {"resourceVersion": "7"}, "items": [1 2]}"#,

@@ -1,35 +1,23 @@
-//! Where a watch reads from: the requests for pages and events, how they fail, and how bodies are
-//! read within limits. No body is ever logged.
+//! The objects of a kind: the requests for pages of a list, and how bodies are read within limits.
+//! No body is ever logged.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, once, try_unfold};
-use futures::{Stream, StreamExt, TryFutureExt, TryStreamExt};
-use http::{HeaderValue, Request, header};
+use http::{Request, header};
 use http_body_util::BodyExt;
-use kube::api::{ListParams, WatchParams};
+use kube::api::ListParams;
 use kube::client::Body;
-use kube::core::{ApiResource, Request as Requests};
+use kube::core::Request as Requests;
 use kube::{Client, Resource};
-use pps_api::{Failure, LARGEST_REFUSAL, LONGEST_SILENCE, Refusal, root_cause};
-use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::stream::{LineError, Page, lines, text_of};
-use crate::observe::objects::Malformed;
+use crate::client::{LARGEST_REFUSAL, LONGEST_SILENCE};
+use crate::failure::{Failure, Refusal};
+use crate::stream::{Page, text_of};
 
-/// How long the API server keeps a watch open. It ends the watch then, whether there were events or
-/// not, and the sidecar opens the next one where it ended: one cheap request a minute. So a
-/// connection that stays silent for longer is dead. Neither bookmarks nor keep-alive tell as much:
-/// the API server promises no bookmark, and a proxy may keep a connection alive that it forwards
-/// nothing on.
-const WATCH_SECONDS: u32 = 50;
-/// A watch that ends earlier was not ended by its time: the API server may have stopped.
-pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64);
 /// How long the API server may take to begin an answer. It gives up on a list after a minute
 /// itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,100 +26,86 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_ANSWER: Duration = Duration::from_mins(2);
 
 /// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
-pub(super) const LARGEST_PAGE: usize = 32 << 20;
+pub const LARGEST_PAGE: usize = 32 << 20;
 /// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which
 /// are six times as many in JSON at most.
-pub(super) const LARGEST_OBJECT: usize = 64 << 20;
-/// The largest answer about the version: it has the metadata of one object.
-const LARGEST_VERSION: usize = 16 << 20;
+pub const LARGEST_OBJECT: usize = 64 << 20;
 /// How many pages are in memory at once, whatever the number of watches.
-pub(super) const PAGES_AT_ONCE: usize = 2;
-/// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
-const LARGEST_EVENT: usize = 64 << 20;
-
+pub const PAGES_AT_ONCE: usize = 2;
 /// The objects to list, watch or read.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub struct Source {
     client: Client,
-    requests: Requests,
+    pub(crate) requests: Requests,
+    /// The kind of the list, if it is known.
+    list_kind: Option<String>,
     page_size: u32,
-    field_selector: Option<String>,
-    label_selector: Option<String>,
+    pub(crate) field_selector: Option<String>,
+    pub(crate) label_selector: Option<String>,
     only_metadata: bool,
 }
 
 /// A page of a list. Until it is dropped, it counts as one of the pages that are in memory at once.
-pub(crate) struct PageBody {
+pub struct PageBody {
     text: String,
+    list_kind: Option<String>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl PageBody {
     /// Size in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.text.len()
     }
 
-    pub(crate) fn read(&self) -> Result<Page<'_>, Failure> {
-        Ok(Page::read(&self.text)?)
+    /// Reads the page, but not its objects. Fails if it does not say at which version they were as
+    /// they are in it: then nothing follows from an object that is missing.
+    pub fn read(&self) -> Result<Page<'_>, Failure> {
+        let page = self.read_unversioned()?;
+        if page.resource_version.is_empty() {
+            return Err(Failure::Unreadable(
+                "the list has no resource version".into(),
+            ));
+        }
+        Ok(page)
+    }
+
+    /// Reads the page, but not its objects. Fails if it is a list of another kind: that has none of
+    /// the objects, which then would pass for deleted.
+    pub(crate) fn read_unversioned(&self) -> Result<Page<'_>, Failure> {
+        let page = Page::read(&self.text)?;
+        match &self.list_kind {
+            Some(kind) if page.kind != *kind && page.kind != "List" => Err(Failure::Unreadable(
+                format!("it is no {kind}, but another kind of object"),
+            )),
+            _ => Ok(page),
+        }
     }
 }
 
 /// How many objects to ask for in a page: fewer if a page is too large, then more again.
 #[derive(Debug)]
-pub(crate) struct PageSize {
+pub struct PageSize {
     now: u32,
     most: u32,
 }
 
-/// What a watch yields.
-pub(super) enum WatchSignal {
-    /// The API server has accepted the watch.
-    Opened,
-    /// An event in JSON.
-    Line(String),
-}
-
-/// Why a watch ends that did not end in time.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchError {
-    #[error("{0}")]
-    Failed(#[from] Failure),
-    /// The API server has gone back to an earlier state, as after etcd was restored from a backup.
-    #[error("the API server has gone back to an earlier state")]
-    WentBack,
-}
-
-impl From<Malformed> for Failure {
-    fn from(malformed: Malformed) -> Self {
-        Self::Unreadable(malformed.0)
-    }
-}
-
-impl From<LineError> for Failure {
-    fn from(error: LineError) -> Self {
-        match error {
-            LineError::TooLong => Self::TooLarge(LARGEST_EVENT),
-            LineError::Io(error) => Self::Unreachable(root_cause(&error)),
-        }
-    }
-}
-
 impl PageSize {
-    pub(crate) fn objects(&self) -> u32 {
+    /// How many objects to ask for.
+    pub fn objects(&self) -> u32 {
         self.now
     }
 
     /// A page of this many bytes has arrived. The next may have twice as many objects, if that is
     /// no risk.
-    pub(crate) fn arrived(&mut self, bytes: usize) {
+    pub fn arrived(&mut self, bytes: usize) {
         if bytes <= LARGEST_PAGE / 4 {
             self.now = self.now.saturating_mul(2).min(self.most);
         }
     }
 
     /// A page was too large. Returns false if one of fewer objects cannot be asked for.
-    pub(crate) fn shrink(&mut self) -> bool {
+    pub fn shrink(&mut self) -> bool {
         let can_shrink = self.now > 1;
         self.now = (self.now / 4).max(1);
         can_shrink
@@ -139,16 +113,25 @@ impl PageSize {
 }
 
 impl Source {
-    pub(crate) fn new<O: Resource>(
+    /// The objects of a kind, in a namespace or in all, in pages of this many.
+    pub fn new<O: Resource>(
         client: Client,
         resource: &O::DynamicType,
         namespace: Option<&str>,
         page_size: u32,
     ) -> Self {
-        let requests = Requests::new(O::url_path(resource, namespace));
+        Self {
+            list_kind: Some(format!("{}List", O::kind(resource))),
+            ..Self::at(client, &O::url_path(resource, namespace), page_size)
+        }
+    }
+
+    /// The objects of the list at this path, in pages of this many.
+    pub fn at(client: Client, path: &str, page_size: u32) -> Self {
         Self {
             client,
-            requests,
+            requests: Requests::new(path),
+            list_kind: None,
             page_size,
             field_selector: None,
             label_selector: None,
@@ -156,7 +139,18 @@ impl Source {
         }
     }
 
-    pub(crate) fn named(self, name: &str) -> Self {
+    /// A definition of a custom kind chooses the kind of its lists.
+    #[must_use]
+    pub fn with_any_list_kind(self) -> Self {
+        Self {
+            list_kind: None,
+            ..self
+        }
+    }
+
+    /// Only the object of this name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
         Self {
             field_selector: Some(format!("metadata.name={name}")),
             ..self
@@ -164,21 +158,26 @@ impl Source {
     }
 
     /// Only the objects that this label selector selects.
-    pub(crate) fn selected(self, labels: &str) -> Self {
+    #[must_use]
+    pub fn selected(self, labels: &str) -> Self {
         Self {
             label_selector: Some(labels.into()),
             ..self
         }
     }
 
-    pub(crate) fn only_metadata(self) -> Self {
+    /// Only the metadata of each object.
+    #[must_use]
+    pub fn only_metadata(self) -> Self {
         Self {
+            list_kind: Some("PartialObjectMetadataList".to_owned()),
             only_metadata: true,
             ..self
         }
     }
 
-    pub(crate) fn page_size(&self) -> PageSize {
+    /// The size of the first page.
+    pub fn page_size(&self) -> PageSize {
         PageSize {
             now: self.page_size,
             most: self.page_size,
@@ -189,7 +188,7 @@ impl Source {
     /// bytes: the first one, or the one that this token stands for. Waits for its turn before the
     /// answer is read, but not before it is requested: an API server that does not answer holds up
     /// no other list.
-    pub(crate) async fn page(
+    pub async fn page(
         self,
         continue_token: Option<String>,
         objects: u32,
@@ -214,59 +213,14 @@ impl Source {
             None => None,
         };
         Ok(PageBody {
+            list_kind: self.list_kind.clone(),
             text: text_of(collect(body, most).await?),
             _permit: permit,
         })
     }
 
-    /// The version that the API server has reached. It reads it from etcd, or from a cache that it
-    /// knows to be current, so it is never earlier than what a watch has shown before, unless etcd
-    /// has gone back. Asks for the metadata of one object.
-    async fn version(self) -> Result<String, Failure> {
-        let source = self.only_metadata();
-        let page = source.page(None, 1, LARGEST_VERSION, None).await?;
-        Ok(page.read()?.resource_version)
-    }
-
-    /// A watch that begins at this resource version. The stream ends when the API server ends the
-    /// watch. Fails if the API server has not reached the version `not_before`, if there is one.
-    pub(super) fn watch(
-        self,
-        version: String,
-        not_before: Option<u64>,
-    ) -> BoxStream<'static, Result<WatchSignal, WatchError>> {
-        let opened = async move {
-            if not_before.is_some() {
-                expect_not_earlier(&self.clone().version().await?, not_before)?;
-            }
-            let body = self.open_watch(&version).await?;
-            let events = lines_of(body).map(|line| Ok(WatchSignal::Line(line?)));
-            Ok(once(async { Ok(WatchSignal::Opened) }).chain(events))
-        };
-        opened.try_flatten_stream().boxed()
-    }
-
-    async fn open_watch(&self, version: &str) -> Result<Body, Failure> {
-        let params = WatchParams {
-            field_selector: self.field_selector.clone(),
-            label_selector: self.label_selector.clone(),
-            timeout: Some(WATCH_SECONDS),
-            ..WatchParams::default()
-        };
-        let mut request = self
-            .requests
-            .watch(&params, version)
-            .map_err(|error| Failure::Invalid(error.to_string()))?;
-        // A proxy that compresses events holds them back.
-        request.headers_mut().insert(
-            header::ACCEPT_ENCODING,
-            HeaderValue::from_static("identity"),
-        );
-        self.send(request, "PartialObjectMetadata").await
-    }
-
     /// Sends a request. Fails if the answer is a refusal.
-    async fn send(
+    pub(crate) async fn send(
         &self,
         mut request: Request<Vec<u8>>,
         metadata_kind: &str,
@@ -295,15 +249,6 @@ impl Source {
     }
 }
 
-/// Fails if a version is earlier than one that was seen before it was asked for, as after etcd was
-/// restored from a backup.
-pub(super) fn expect_not_earlier(version: &str, before: Option<u64>) -> Result<(), WatchError> {
-    match version.parse() {
-        Ok(version) if Some(version) < before => Err(WatchError::WentBack),
-        _ => Ok(()),
-    }
-}
-
 /// Reads a body of at most so many bytes.
 async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, Failure> {
     let read = async {
@@ -329,27 +274,6 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     }
 }
 
-/// The lines of a watch. Fails if none comes for [`LONGEST_SILENCE`].
-fn lines_of(body: Body) -> impl Stream<Item = Result<String, Failure>> {
-    let chunks = body.into_data_stream().map_err(io::Error::other);
-    try_unfold(lines(chunks, LARGEST_EVENT), |mut lines| async {
-        let line = timeout(LONGEST_SILENCE, lines.next()).await;
-        match line.map_err(|_| Failure::Silent(LONGEST_SILENCE))? {
-            Some(line) => Ok(Some((line?, lines))),
-            None => Ok(None),
-        }
-    })
-}
-
-pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
-    ApiResource {
-        api_version: format!("{}/{}", resource.group, resource.version),
-        group: resource.group,
-        version: resource.version,
-        kind: resource.kind,
-        plural: resource.plural,
-    }
-}
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -406,6 +330,35 @@ mod tests {
         let page = timeout(Duration::from_mins(3), page).await.unwrap();
         assert!(matches!(page, Err(Failure::Silent(LONGEST_ANSWER))));
         assert_eq!(pages.available_permits(), 1);
+    }
+
+    #[test]
+    fn a_list_of_another_kind_or_without_a_version_is_no_list_without_objects() {
+        for (list, is_read) in [
+            (
+                r#"{"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": []}"#,
+                true,
+            ),
+            (
+                r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#,
+                true,
+            ),
+            (
+                r#"{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"}, "items": []}"#,
+                false,
+            ),
+            (
+                r#"{"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": []}"#,
+                false,
+            ),
+        ] {
+            let body = PageBody {
+                text: list.to_owned(),
+                list_kind: Some("PodList".to_owned()),
+                _permit: None,
+            };
+            assert_eq!(body.read().is_ok(), is_read, "{list}");
+        }
     }
 
     #[test]
