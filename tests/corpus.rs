@@ -83,7 +83,7 @@ impl Host for EndlessAliases {
 
 /// A list could hold a worker of the PolicyServer forever.
 #[test]
-fn lookup_makes_at_most_three_gets_and_no_other_call() {
+fn lookup_makes_few_gets_and_no_other_call() {
     let mut most = 0;
     for case in pps_corpus::cases().unwrap() {
         let host = EndlessAliases(RefCell::default());
@@ -95,7 +95,8 @@ fn lookup_makes_at_most_three_gets_and_no_other_call() {
             case.name
         );
         most = most.max(calls.len());
-        // Once more in v1beta1, where the first get shows that v1alpha1 is not served.
+        // At most three names. Once more in v1beta1 where v1alpha1 is not served, and once more for
+        // the whole status where the definition may hide states.
         let expected: Vec<&String> = case
             .expected
             .host_calls
@@ -103,7 +104,7 @@ fn lookup_makes_at_most_three_gets_and_no_other_call() {
             .flat_map(|call| call.keys())
             .collect();
         assert!(
-            expected.len() <= 4 && expected.iter().all(|call| *call == "get_resource"),
+            expected.len() <= 5 && expected.iter().all(|call| *call == "get_resource"),
             "{}",
             case.name
         );

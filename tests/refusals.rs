@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The files that make messages.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "src/response.rs",
     "crates/admission/src/decision.rs",
     "crates/admission/src/deletion.rs",
@@ -17,10 +17,12 @@ const SOURCES: [&str; 9] = [
     "crates/admission/src/objects.rs",
     "crates/admission/src/pods.rs",
     "crates/core/src/packed.rs",
+    "crates/core/src/packed/recorded.rs",
+    "crates/core/src/packed/version.rs",
 ];
 
 /// Texts in these files that refuse nothing, or are only a part of a message that has a row.
-const OTHERS: [&str; 19] = [
+const OTHERS: [&str; 20] = [
     // What follows a text that has a row.
     "is refused",
     ", or set settings.onLookupFailure to \"accept\" to",
@@ -33,6 +35,7 @@ const OTHERS: [&str; 19] = [
     "the answer is not a valid",
     "it is no text",
     "it is not the object of this name",
+    "has states in status.packed, which the cluster does not show",
     // Warnings and the log.
     "this Pod starts without its recorded state",
     "accepted without this check",

@@ -51,8 +51,9 @@ pub enum Rejection {
     Protected(Protected),
     /// `onLookupFailure` is `reject`, and the cluster could not be asked.
     #[error(
-        "{purpose}: {}, or set settings.onLookupFailure to \"accept\" to {alternative} ({})",
+        "{purpose}: {}{} ({})",
         error.remedy(),
+        offer(error, alternative),
         error.details()
     )]
     LookupFailed {
@@ -62,6 +63,14 @@ pub enum Rejection {
         alternative: &'static str,
         error: LookupError,
     },
+}
+
+/// The other way out of a failed lookup, if the message may offer one.
+fn offer(error: &LookupError, alternative: &str) -> String {
+    if error.hides_known_states() {
+        return String::new();
+    }
+    format!(", or set settings.onLookupFailure to \"accept\" to {alternative}")
 }
 
 impl Rejection {

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use pps_core::governing::aliased;
+use pps_core::packed::hides_states;
 use pps_core::pps::{KIND, Metadata};
 use pps_core::{TargetReference, shorten};
 use serde_json::Value;
@@ -124,15 +125,27 @@ fn is_alias(object: &Value) -> bool {
 
 /// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state
 /// is: the others have been dropped. Under the other policies states outlive the Pods, so the
-/// number of wanted Pods decides.
+/// number of wanted Pods decides. States that the definition hides count, and so does whatever has
+/// another type than that of the schema.
 fn has_states_of_existing_pods(object: &Value) -> bool {
     let status = &object["status"];
-    let has_items = |value: &Value| value.as_object().is_some_and(|items| !items.is_empty());
+    let may_have_items = |value: &Value| match value {
+        Value::Null => false,
+        Value::Object(items) => !items.is_empty(),
+        _ => true,
+    };
+    let packed = &status["packed"];
+    let is_readable = [status, packed]
+        .iter()
+        .all(|value| value.is_null() || value.is_object());
+    let has_states = !is_readable
+        || may_have_items(&status["podStates"])
+        || may_have_items(&packed["buckets"])
+        || hides_states(object);
     let retention = object["spec"]["persistentPodStateRetentionPolicy"].as_str();
     let outlives_pods = matches!(retention, Some("WhenDeleted" | "Retain"));
     let wants_none = status["desired"].as_i64() == Some(0);
-    (has_items(&status["podStates"]) || has_items(&status["packed"]["buckets"]))
-        && !(outlives_pods && wants_none)
+    has_states && !(outlives_pods && wants_none)
 }
 
 #[cfg(test)]
@@ -186,6 +199,15 @@ mod tests {
             ),
             ("WhenScaled", json!({"podStates": {}, "desired": 3}), false),
             ("WhenScaled", json!(null), false),
+            ("WhenScaled", json!("x"), true),
+            ("WhenScaled", json!({"podStates": ["x"]}), true),
+            (
+                "WhenScaled",
+                json!({"podStates": null, "packed": null}),
+                false,
+            ),
+            ("WhenScaled", json!({"packed": "x"}), true),
+            ("WhenScaled", json!({"packed": {"buckets": "x"}}), true),
             ("WhenDeleted", recorded(Some(1)), true),
             ("WhenDeleted", recorded(None), true),
             ("WhenDeleted", recorded(Some(0)), false),
@@ -199,6 +221,10 @@ mod tests {
                 "{retention} {status}: {refusal:?}"
             );
         }
+        let mut hiding = object("Cascading", "WhenScaled", &json!({"podStates": {}}));
+        assert_eq!(protection(&hiding), None);
+        hiding["metadata"]["managedFields"] = json!([{"fieldsV1": {"f:status": {"f:packed": {}}}}]);
+        assert!(protection(&hiding).is_some(), "the definition hides states");
         let refusal = protection(&object("Cascading", "WhenScaled", &recorded(Some(3)))).unwrap();
         let refusal = refusal.to_string();
         assert!(refusal.contains("scale StatefulSet web to 0"), "{refusal}");

@@ -10,7 +10,7 @@ mod host_error;
 use pps_core::governing::{aliased, may_govern, second_name};
 use pps_core::json::read;
 use pps_core::names::is_dns_subdomain;
-use pps_core::packed::{Bucket, recorded_state};
+use pps_core::packed::{field_masks, hides_states, recorded_state};
 use pps_core::pps::{API_VERSIONS, KIND, Metadata};
 use pps_core::{PodState, Spec, TargetReference};
 use serde::Serialize;
@@ -57,20 +57,8 @@ impl<'a> Cluster<'a> {
         workload: &TargetReference,
         pod: &str,
     ) -> Result<Option<GoverningPps>, LookupError> {
-        // A mask cannot name a field that has a dot in it.
-        let plain = if pod.contains('.') {
-            "status.podStates".into()
-        } else {
-            format!("status.podStates.{pod}")
-        };
-        let bucket = format!("status.packed.buckets.{}", Bucket::of(pod));
-        let field_masks = [
-            "spec",
-            &plain,
-            "status.packed.version",
-            &bucket,
-            "status.targetUID",
-        ];
+        let [plain, version, bucket] = field_masks(pod);
+        let field_masks = ["spec", &plain, &version, &bucket, "status.targetUID"];
         self.in_served_version(|versioned| {
             let found = versioned.find(workload, &field_masks)?;
             found
@@ -184,12 +172,27 @@ impl VersionedCluster<'_> {
         let FoundPps { metadata, object } = found;
         let call = self.get_call(&metadata.name);
         let status = &object["status"];
+        let state = recorded_state(status, pod).map_err(|error| call.malformed(&error))?;
+        if state.is_none() && self.hides_states(&metadata.name, &object)? {
+            return Err(LookupError::HiddenStates(metadata.name));
+        }
         Ok(GoverningPps {
             spec: read("spec", &object["spec"]).map_err(|error| call.malformed(&error))?,
-            state: recorded_state(status, pod).map_err(|error| call.malformed(&error))?,
+            state,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
             name: metadata.name.clone(),
         })
+    }
+
+    /// Whether the cluster's definition hides states of an object, of which `masked` is a part. If
+    /// so much is possible, the whole status decides: the definition may be this product's again,
+    /// and all states recorded again.
+    fn hides_states(self, name: &str, masked: &Value) -> Result<bool, LookupError> {
+        if !hides_states(masked) {
+            return Ok(false);
+        }
+        let whole = self.get(name, &["status"])?;
+        Ok(whole.is_some_and(|whole| hides_states(&whole.object)))
     }
 
     fn get_call(self, name: &str) -> HostCall<'_> {

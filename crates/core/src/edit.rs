@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 
 pub use self::error::EditError;
 use self::read::Object;
-pub use self::read::may_hide_states;
 use crate::names::HOSTNAME;
+pub use crate::packed::may_hide_states;
 use crate::packed::{self, Bucket, write_bucket};
 use crate::pps::PodState;
 use crate::status::{compact_patch, entry_patch, guarded_patch};

@@ -13,7 +13,7 @@
 //! | [`annotations`] | which annotations may be injected at all? |
 //! | [`addresses`] | which addresses does a Pod have, or a recorded annotation name? |
 //! | [`required_affinity`] | can any node satisfy the required affinity of a Pending Pod? |
-//! | [`packed`] | how are the states of many Pods stored? |
+//! | [`packed`] | how are the states of many Pods stored, and how is one of them read? |
 //! | [`succession`] | from which template does a workload re-create a Pod? |
 //! | [`status`] | what has to be written into the PPS, as a merge patch? |
 //! | [`size`] | how much capacity is left in it? |

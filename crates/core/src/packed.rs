@@ -27,22 +27,19 @@ mod bucket;
 mod claim;
 mod damaged;
 mod read;
+mod recorded;
 mod text;
+mod version;
 mod write;
-
-use serde_json::Value;
 
 pub use bucket::Bucket;
 pub use claim::PackedClaim;
 pub use damaged::Damaged;
 pub use read::{find, read_bucket, read_states};
+pub use recorded::{field_masks, hides_states, may_hide_states, recorded_state};
+pub(crate) use recorded::{fields, plain_state};
+pub use version::{VERSION, check_version};
 pub use write::{Row, write_bucket};
-
-use crate::json;
-use crate::pps::PodState;
-
-/// The version of the form that is described here. An object that has another one is not read.
-pub const VERSION: i32 = 1;
 
 /// From this many states on, an object gets the compact form. Smaller objects stay as `OpenKruise`
 /// has them: at 100 states the compact form saves the API server less than 2 ms for each Pod that
@@ -51,50 +48,11 @@ pub const COMPACT_FROM: usize = 200;
 /// Below this many states, an object in the compact form returns to `podStates`.
 pub const COMPACT_UNTIL: usize = 100;
 
-/// The recorded state of one Pod in the status of an object in JSON, in either form. If both have
-/// the Pod, `podStates` is newer: whoever does not know the compact form writes only that.
-///
-/// Of the compact form it needs only the version and the Pod's bucket.
-pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
-    if let Some(state) = read_state(pod, &status["podStates"][pod])? {
-        return Ok(Some(state));
-    }
-    let packed = &status["packed"];
-    if packed.is_null() {
-        return Ok(None);
-    }
-    check_version(packed["version"].as_i64())?;
-    let bucket = Bucket::of(pod);
-    match &packed["buckets"][bucket.to_string()] {
-        Value::Null => Ok(None),
-        Value::String(text) => find(bucket, text, pod),
-        _ => Err(Damaged::at(bucket, "it is no text")),
-    }
-}
-
-/// Reads the state of a Pod in `status.podStates`.
-pub(crate) fn read_state(pod: &str, state: &Value) -> Result<Option<PodState>, Damaged> {
-    json::read(&format!("status.podStates.{pod}"), state)
-        .map_err(|error| Damaged(error.to_string()))
-}
-
 /// The bucket of this name.
 pub fn parse_bucket(name: &str) -> Result<Bucket, Damaged> {
     Bucket::parse(name).ok_or_else(|| {
         Damaged("status.packed.buckets is damaged: no bucket can have one of the names".into())
     })
-}
-
-/// Checks the version that an object in the compact form has.
-pub fn check_version(version: Option<i64>) -> Result<(), Damaged> {
-    match version {
-        Some(version) if version == i64::from(VERSION) => Ok(()),
-        Some(version) => Err(Damaged(format!(
-            "status.packed.version is {version}, which this release cannot read: upgrade \
-             PersistentPodState"
-        ))),
-        None => Err(Damaged("status.packed.version is missing".into())),
-    }
 }
 
 #[cfg(test)]

@@ -77,17 +77,40 @@ fn bucket_of(pod: &str) -> String {
 /// The state of a Pod in a status as the host sends it, in either form. `None` if the policy must
 /// not read it.
 pub(crate) fn state_of(status: &Value, pod: &str) -> Option<Value> {
-    let plain = &status["podStates"][pod];
-    if !plain.is_null() || status["packed"].is_null() {
-        return Some(plain.clone());
-    }
-    if status["packed"]["version"].as_i64() != Some(1) {
+    let (states, packed) = (&status["podStates"], &status["packed"]);
+    let buckets = &packed["buckets"];
+    let is_map_or_missing = |value: &Value| matches!(value, Value::Null | Value::Object(_));
+    if !is_map_or_missing(status) || !is_map_or_missing(states) {
         return None;
     }
-    match &status["packed"]["buckets"][bucket_of(pod)] {
+    if !states[pod].is_null() || packed.is_null() {
+        return Some(states[pod].clone());
+    }
+    if packed["version"].as_i64() != Some(1) || !is_map_or_missing(buckets) {
+        return None;
+    }
+    match &buckets[bucket_of(pod)] {
         Value::Null => Some(Value::Null),
         bucket => Table::read(bucket.as_str()?)?.states(pod).1,
     }
+}
+
+/// Whether an object says that it has the compact form and does not show it, or as many states in
+/// the other form as it counts.
+pub(crate) fn hides_states(object: &Value) -> bool {
+    let status = &object["status"];
+    let shown = status["podStates"]
+        .as_object()
+        .map_or(0, |states| states.len());
+    let shows_all = status["recorded"]
+        .as_u64()
+        .is_some_and(|count| shown > 0 && count <= shown as u64);
+    let managers = object["metadata"]["managedFields"].as_array();
+    let is_compact = managers
+        .into_iter()
+        .flatten()
+        .any(|manager| manager["fieldsV1"]["f:status"].get("f:packed").is_some());
+    is_compact && status["packed"].is_null() && !shows_all
 }
 
 /// A bucket as this module reads it.

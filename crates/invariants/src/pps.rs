@@ -19,6 +19,7 @@ use pps_recorder::{generate, record};
 use serde_json::{Value, json};
 
 use crate::injected::list;
+use crate::packed::hides_states;
 
 /// How many entries of an object are checked.
 const ENTRIES: usize = 8;
@@ -71,9 +72,21 @@ fn protected(object: &Value) {
         Some("Always") => assert!(refusal.is_some(), "{object}"),
         Some("Cascading") => {
             let status = &object["status"];
-            let holds = |items: &Value| items.as_object().is_some_and(|items| !items.is_empty());
-            let is_recorded = holds(&status["podStates"]) || holds(&status["packed"]["buckets"]);
+            let is_empty = |value: &Value| *value == Value::Null || *value == json!({});
+            let packed = &status["packed"];
+            let is_recorded = !is_empty(&status["podStates"])
+                || !is_empty(&packed["buckets"])
+                || [status, packed]
+                    .iter()
+                    .any(|value| !value.is_null() && !value.is_object())
+                || hides_states(object);
             assert!(refusal.is_none() || is_recorded, "{object}");
+            let keeps_states = !object["spec"]["persistentPodStateRetentionPolicy"].is_null();
+            let is_alias = object["spec"]["targetRef"]["kind"] == "PersistentPodState";
+            assert!(
+                refusal.is_some() || !is_recorded || keeps_states || is_alias,
+                "{object}"
+            );
         }
         _ => assert_eq!(refusal, None, "{object}"),
     }

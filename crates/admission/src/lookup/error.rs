@@ -21,6 +21,8 @@ pub enum LookupError {
     Forbidden(FailedCall),
     /// The answer is not a valid object.
     Malformed(FailedCall),
+    /// The cluster's definition hides recorded states of the object of this name.
+    HiddenStates(String),
     /// Any other failure, such as a time-out.
     Unavailable(FailedCall),
 }
@@ -56,14 +58,26 @@ impl LookupError {
                 format!("grant the PolicyServer's ServiceAccount the verb get on {PLURAL}.{GROUP}")
             }
             Self::Malformed(_) => "correct the object".into(),
+            Self::HiddenStates(_) => {
+                format!("apply this product's {KIND} CRD again: the present one hides the states")
+            }
             Self::Unavailable(_) => "check that the PolicyServer reaches the API server".into(),
         }
+    }
+
+    /// Whether there are recorded states that only this policy, or the cluster, does not show. A
+    /// message must not offer to start Pods away from their data then.
+    pub(crate) fn hides_known_states(&self) -> bool {
+        matches!(self, Self::HiddenStates(_))
     }
 
     /// What happened, for those who want to know more.
     pub(crate) fn details(&self) -> String {
         match self {
             Self::KindNotServed => format!("the cluster does not serve {PLURAL}.{GROUP}"),
+            Self::HiddenStates(name) => format!(
+                "{KIND} {name} has states in status.packed, which the cluster does not show"
+            ),
             Self::NotGranted(call)
             | Self::Forbidden(call)
             | Self::Malformed(call)

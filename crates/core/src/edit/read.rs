@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::error::EditError;
 use crate::packed::{
-    Bucket, Damaged, PackedClaim, Row, check_version, parse_bucket, read_state, read_states,
-    write_bucket,
+    Bucket, Damaged, Row, check_version, fields, hides_states, parse_bucket, plain_state,
+    read_states, write_bucket,
 };
 use crate::pps::PodState;
 use crate::size::{bucket_size, entry_size};
@@ -28,6 +28,7 @@ pub(super) struct Object<'a> {
 
 impl<'a> Object<'a> {
     pub(super) fn read(pps: &'a Value) -> Result<Self, EditError> {
+        fields(&pps["status"], "status")?;
         let status = &pps["status"];
         let packed = &status["packed"];
         let mut entries = BTreeMap::new();
@@ -35,7 +36,10 @@ impl<'a> Object<'a> {
             check_version(packed["version"].as_i64())?;
         }
         let mut length = 0;
-        for (name, text) in map(&packed["buckets"], "status.packed.buckets")? {
+        for (name, text) in fields(&packed["buckets"], "status.packed.buckets")?
+            .into_iter()
+            .flatten()
+        {
             let bucket = parse_bucket(name)?;
             let text = text
                 .as_str()
@@ -45,8 +49,11 @@ impl<'a> Object<'a> {
             })?;
         }
         let mut overlaid = BTreeSet::new();
-        for (pod, state) in map(&status["podStates"], "status.podStates")? {
-            if let Some(state) = read_state(pod, state)? {
+        for (pod, state) in fields(&status["podStates"], "status.podStates")?
+            .into_iter()
+            .flatten()
+        {
+            if let Some(state) = plain_state(pod, state)? {
                 entries.insert(pod.clone(), state);
                 overlaid.insert(pod.clone());
             }
@@ -55,7 +62,7 @@ impl<'a> Object<'a> {
         if !is_compact {
             overlaid.clear();
         }
-        if claim(pps) == PackedClaim::Yes && may_hide_states(pps) {
+        if hides_states(pps) {
             return Err(EditError::Hidden);
         }
         let field = |name: &str| {
@@ -112,37 +119,4 @@ fn plain_size(pod: &str, state: &PodState) -> usize {
             .map(|(key, value)| (key.as_str(), value.as_str()))
     });
     entry_size(pod, &state.node_name, labels, annotations)
-}
-
-/// The fields of an object; none if it is missing.
-fn map<'a>(
-    value: &'a Value,
-    path: &str,
-) -> Result<impl Iterator<Item = (&'a String, &'a Value)> + use<'a>, Damaged> {
-    if value.is_null() || value.is_object() {
-        Ok(value.as_object().into_iter().flatten())
-    } else {
-        Err(Damaged::new(format!("{path} is no object")))
-    }
-}
-
-/// Whether the definition may hide states of an object, because it has no `status.packed`: states
-/// in that field are stored and not shown, and any write would lose them. Under a definition that
-/// has this field, nothing is hidden.
-///
-/// It needs the managed fields.
-pub fn may_hide_states(pps: &Value) -> bool {
-    let status = &pps["status"];
-    let was_written = status.as_object().is_some_and(|status| !status.is_empty());
-    let shown = status["podStates"].as_object().map_or(0, Map::len);
-    status["packed"].is_null()
-        && claim(pps).may_hide_states(shown, status["recorded"].as_i64(), was_written)
-}
-
-fn claim(pps: &Value) -> PackedClaim {
-    let managed = pps["metadata"]["managedFields"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    PackedClaim::of(managed.filter_map(|entry| entry["fieldsV1"].get("f:status")))
 }

@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 
 use proptest::collection::btree_map;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::pps::PodState;
 
 /// Texts that are hard to write into a table.
 fn hostile() -> impl Strategy<Value = String> {
@@ -207,7 +208,7 @@ fn reads_no_other_version_and_no_other_shape() {
             json!({"buckets": {"ordinals-0": text}}),
             "status.packed.version is missing",
         ),
-        (json!([]), "status.packed.version is missing"),
+        (json!([]), "status.packed is no object"),
         (
             json!({"version": 1, "buckets": {"ordinals-0": 7}}),
             "status.packed.buckets.ordinals-0 is damaged",
