@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pps_core::json::{ReadError, read};
+use pps_core::json::{ReadError, null_as_default, read};
 use pps_core::limits::MAX_AUDIT_LENGTH;
 use pps_core::owner::has_stable_names;
-use pps_core::pps::{RetentionPolicy, null_as_default};
+use pps_core::pps::RetentionPolicy;
 use pps_core::{OwnerReference, shorten, shorten_to};
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! The policy's settings.
 
 use pps_core::annotations::{AnnotationRules, is_never_injected};
-use pps_core::json::{ReadError, read};
-use pps_core::pps::null_as_default;
+use pps_core::json::{ReadError, null_as_default, read};
 use pps_core::shorten;
-use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// The policy's settings.
@@ -12,7 +12,7 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
     /// What happens to a Pod whose PersistentPodState cannot be read.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "read_name")]
     pub on_lookup_failure: OnLookupFailure,
     /// Which annotations a PersistentPodState may name and a Pod may get.
     #[serde(deserialize_with = "null_as_default")]
@@ -29,6 +29,15 @@ pub enum OnLookupFailure {
     Reject,
     /// It starts without its recorded state, with a warning.
     Accept,
+}
+
+/// Reads the name of a value. The derived reader would also take an object with that name as its
+/// key.
+fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OnLookupFailure, D::Error> {
+    match Option::<String>::deserialize(deserializer)? {
+        Some(name) => OnLookupFailure::deserialize(name.into_deserializer()),
+        None => Ok(OnLookupFailure::default()),
+    }
 }
 
 /// Settings that the policy cannot use.
@@ -160,6 +169,16 @@ mod tests {
                 json!({"onLookupFailure": "ignore"}),
                 "settings.onLookupFailure: unknown variant `ignore`, expected `reject` or \
                  `accept`; correct it, or remove it",
+            ),
+            (
+                json!({"onLookupFailure": {"accept": null}}),
+                "settings.onLookupFailure: invalid type: map, expected a string; correct it, or \
+                 remove it",
+            ),
+            (
+                json!({"annotations": []}),
+                "settings.annotations: invalid type: sequence, expected an object with allow or \
+                 deny, such as {\"allow\": []} to allow none; correct it, or remove it",
             ),
             (
                 json!({"annotations": {"allow": ["good", "a*b"]}}),

@@ -6,11 +6,12 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
-use crate::json::shorten;
+use crate::json::{null_as_default, shorten};
 use crate::names::is_annotation_key;
-use crate::pps::null_as_default;
 
 /// The annotation that the policy writes on a Pod it has changed; its value is the name of the PPS.
 pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
@@ -148,14 +149,43 @@ impl Pattern {
 }
 
 /// The annotations that an administrator allows and denies. By default all are allowed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationRules {
     /// If set, only these are allowed; an empty list allows none.
     pub allow: Option<Vec<Pattern>>,
     /// Denied, even if they are in `allow`.
-    #[serde(deserialize_with = "null_as_default")]
     pub deny: Vec<Pattern>,
+}
+
+// Not derived: that would read a list by position, and an empty one, by which an administrator
+// means to allow none, would allow all.
+impl<'de> Deserialize<'de> for AnnotationRules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct Lists {
+            allow: Option<Vec<Pattern>>,
+            #[serde(deserialize_with = "null_as_default")]
+            deny: Vec<Pattern>,
+        }
+
+        struct RulesVisitor;
+
+        impl<'de> Visitor<'de> for RulesVisitor {
+            type Value = AnnotationRules;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with allow or deny, such as {\"allow\": []} to allow none")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, lists: A) -> Result<AnnotationRules, A::Error> {
+                let Lists { allow, deny } = Lists::deserialize(MapAccessDeserializer::new(lists))?;
+                Ok(AnnotationRules { allow, deny })
+            }
+        }
+
+        deserializer.deserialize_any(RulesVisitor)
+    }
 }
 
 impl AnnotationRules {

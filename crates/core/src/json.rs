@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// A value that cannot be read as its type.
@@ -39,6 +39,15 @@ pub fn read<'de, T: Deserialize<'de>>(path: &str, value: &'de Value) -> Result<T
             reason: shorten_to(MAX_REASON, &error.inner().to_string()),
         }
     })
+}
+
+/// Reads `null` as if the field were missing, as the API server does.
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// The items of a list; none of anything else.

@@ -5,7 +5,6 @@
 //! OpenKruise does not have are optional, since its CRD prunes them.
 
 mod excess;
-mod null;
 #[cfg(feature = "schema")]
 mod rules;
 mod spec;
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 use crate::json::read;
 
-pub use null::null_as_default;
+pub use crate::json::null_as_default;
 pub use spec::{
     NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RecordingPolicy,
     RetentionPolicy, Spec, TargetReference, ValueFrom, group_of, short,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use pps_core::json::null_as_default;
 use pps_core::owner::has_stable_names;
-use pps_core::pps::null_as_default;
 use serde::Deserialize;
 use serde_json::{Map, Value, from_str, from_value};
 

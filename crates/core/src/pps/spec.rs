@@ -13,12 +13,11 @@ use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::json::read;
+use crate::json::{null_as_default, read};
 #[cfg(feature = "schema")]
 use crate::limits;
 use crate::names::HOSTNAME;
 use crate::pps::PodState;
-use crate::pps::null::null_as_default;
 #[cfg(feature = "schema")]
 use crate::pps::rules;
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::null_as_default;
 #[cfg(feature = "schema")]
 use crate::limits;
-use crate::pps::null::null_as_default;
 
 /// What has been recorded, and whether recording works. Written by the sidecar, read by the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pps_core::json::null_as_default;
 use pps_core::packed::{Damaged, PackedClaim, check_version};
-use pps_core::pps::{Condition, NodeDeletionPolicy, Packed, null_as_default};
+use pps_core::pps::{Condition, NodeDeletionPolicy, Packed};
 use pps_core::{PersistentPodState, Spec};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
