@@ -52,7 +52,7 @@ pub fn answer(payload: &[u8], host: &dyn Host) -> ValidationResponse {
                 object: request.object,
                 old_object: request.old_object,
             };
-            response::of(admit(request, settings.read(), host))
+            response::of(admit(request, settings.as_result(), host))
         }
         // The SDK takes any object for a request, and what is missing for empty.
         Ok(_) => response::no_request("request.operation is missing"),

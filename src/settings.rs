@@ -12,7 +12,7 @@ pub struct Settings(Result<pps_admission::Settings, SettingsError>);
 
 impl Settings {
     /// The settings, or what is wrong with them.
-    pub fn read(&self) -> Result<&pps_admission::Settings, &SettingsError> {
+    pub fn as_result(&self) -> Result<&pps_admission::Settings, &SettingsError> {
         self.0.as_ref()
     }
 }
@@ -32,7 +32,7 @@ impl<'de> Deserialize<'de> for Settings {
 
 impl Validatable for Settings {
     fn validate(&self) -> Result<(), String> {
-        match self.read() {
+        match self.as_result() {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
         }

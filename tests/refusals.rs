@@ -7,14 +7,14 @@ use std::fs;
 use std::path::Path;
 
 /// The files that make messages.
-const SOURCES: [&str; 11] = [
+const SOURCES: &[&str] = &[
     "src/response.rs",
     "crates/admission/src/decision.rs",
     "crates/admission/src/deletion.rs",
     "crates/admission/src/failed_lookup.rs",
     "crates/admission/src/lookup.rs",
     "crates/admission/src/lookup/error.rs",
-    "crates/admission/src/objects.rs",
+    "crates/admission/src/pps_objects.rs",
     "crates/admission/src/pods.rs",
     "crates/core/src/packed.rs",
     "crates/core/src/packed/recorded.rs",
@@ -22,7 +22,7 @@ const SOURCES: [&str; 11] = [
 ];
 
 /// Texts in these files that refuse nothing, or are only a part of a message that has a row.
-const OTHERS: [&str; 20] = [
+const OTHERS: &[&str] = &[
     // What follows a text that has a row.
     "is refused",
     ", or set settings.onLookupFailure to \"accept\" to",
@@ -32,14 +32,15 @@ const OTHERS: [&str; 20] = [
     "to 0 and wait until its Pods are gone, or remove the label",
     // In parentheses, what the host has said.
     "failed",
-    "the answer is not a valid",
+    "of this name",
     "it is no text",
-    "it is not the object of this name",
+    "it has another name, or none",
+    "it is no object",
     "has states in status.packed, which the cluster does not show",
     // Warnings and the log.
     "this Pod starts without its recorded state",
     "accepted without this check",
-    "Pods start without recorded states",
+    "is being deleted; once it is gone, create it again",
     "the injected state was recorded for an earlier",
     ", which protects nothing",
     "label the object that it points to",
@@ -96,7 +97,7 @@ fn troubleshooting_has_a_row_for_each_refusal() {
         .lines()
         .filter(|line| line.starts_with("| "))
         .collect();
-    let mut others: BTreeSet<&str> = OTHERS.into();
+    let mut others: BTreeSet<&str> = OTHERS.iter().copied().collect();
     let (mut found, mut missing) = (0, Vec::new());
     for path in SOURCES {
         for literal in literals(&file(path)) {

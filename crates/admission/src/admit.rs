@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::decision::{Decision, Rejection};
 use crate::deletion::protection_from;
 use crate::host::Host;
-use crate::lookup::Cluster;
+use crate::lookup::Namespace;
+use crate::pods::inject_into_pod;
+use crate::pps_objects::review_pps;
 use crate::settings::{Settings, SettingsError};
-use crate::{objects, pods};
 
 /// The facts of an admission request that the policy needs. Its fields have the names that
 /// Kubewarden gives them, or the API server's.
@@ -65,12 +66,12 @@ pub fn admit(
         object,
         old_object,
     } = request;
-    let cluster = Cluster::new(host, &namespace);
+    let namespace = Namespace::new(host, &namespace);
     let decision = match (group.as_str(), kind.as_str(), operation.as_str()) {
         _ if !sub_resource.is_empty() => Ok(Decision::accept()),
-        ("", "Pod", "CREATE") => pods::admit(object, cluster, settings),
-        (GROUP, KIND, "CREATE") => objects::admit(&object, None, cluster, settings),
-        (GROUP, KIND, "UPDATE") => objects::admit(&object, Some(&old_object), cluster, settings),
+        ("", "Pod", "CREATE") => inject_into_pod(object, namespace, settings),
+        (GROUP, KIND, "CREATE") => review_pps(&object, None, namespace, settings),
+        (GROUP, KIND, "UPDATE") => review_pps(&object, Some(&old_object), namespace, settings),
         (GROUP, KIND, "DELETE") => match protection_from(&user_info.username, &old_object) {
             Some(protected) => Err(Rejection::Protected(protected)),
             None => Ok(Decision::accept()),

@@ -1,7 +1,7 @@
 //! What a lookup that failed means for its request.
 
 use crate::decision::{Decision, Rejection};
-use crate::lookup::{Cluster, LookupError};
+use crate::lookup::{LookupError, Namespace};
 use crate::settings::OnLookupFailure;
 
 /// A lookup that failed, as messages describe it.
@@ -19,7 +19,7 @@ impl FailedLookup {
     /// Rejects or accepts the request, as `onLookupFailure` says.
     pub(crate) fn answer(
         self,
-        cluster: Cluster,
+        namespace: Namespace,
         on_failure: OnLookupFailure,
     ) -> Result<Decision, Rejection> {
         let Self {
@@ -35,8 +35,9 @@ impl FailedLookup {
                 error,
             }),
             OnLookupFailure::Accept => {
-                let warning = format!("{consequence}: {purpose}; {error}");
-                cluster.log_warning(&warning);
+                let (remedy, details) = (error.remedy(), error.details());
+                let warning = format!("{consequence}: {remedy} ({purpose}: {details})");
+                namespace.log_warning(&warning);
                 let mut decision = Decision::accept_with(vec![warning.clone()]);
                 decision.audit_annotations.insert("lookup-failed", warning);
                 Ok(decision)

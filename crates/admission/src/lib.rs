@@ -12,7 +12,7 @@
 //! | do the Pod's own scheduling rules contradict it? | `conflict.rs`, `spread_constraint.rs` |
 //! | the Pod is edited in place | [`mod@apply`] |
 //!
-//! A PersistentPodState that is created or updated passes `objects.rs` and [`validate`]; one that
+//! A PersistentPodState that is created or updated passes `pps_objects.rs` and [`validate`]; one that
 //! is deleted, [`deletion`]. [`settings`] are the policy's settings. [`injected`] is the inverse of
 //! plan and apply, for those who look at a Pod later.
 //!
@@ -33,9 +33,9 @@ mod failed_lookup;
 mod host;
 pub mod injected;
 pub mod lookup;
-mod objects;
 pub mod plan;
 mod pods;
+mod pps_objects;
 pub mod settings;
 mod spread_constraint;
 pub mod validate;
@@ -45,6 +45,6 @@ pub use apply::{Applied, ApplyError, apply};
 pub use decision::{Decision, Rejection, Verdict};
 pub use host::Host;
 pub use injected::{Injected, injected};
-pub use lookup::{Cluster, GoverningPps, LookupError};
+pub use lookup::{Found, GoverningPps, LookupError, Namespace};
 pub use plan::{Plan, plan};
 pub use settings::{Settings, SettingsError};

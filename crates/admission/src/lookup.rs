@@ -7,8 +7,8 @@
 mod error;
 mod host_error;
 
-use pps_core::governing::{aliased, may_govern, second_name};
-use pps_core::json::read;
+use pps_core::governing::{aliased, second_name};
+use pps_core::json::{ReadError, read};
 use pps_core::names::is_dns_subdomain;
 use pps_core::packed::{field_masks, hides_states, recorded_state};
 use pps_core::pps::{API_VERSIONS, KIND, Metadata};
@@ -17,14 +17,23 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::host::Host;
-pub use error::{FailedCall, LookupError};
-use error::{GET, HostCall};
+pub use error::{FailedCall, LookupError, UnreadablePps};
+use error::{GET, RequestedPps};
 
-/// One namespace of the cluster.
+/// The objects of one namespace, as a host shows them.
 #[derive(Clone, Copy)]
-pub struct Cluster<'a> {
+pub struct Namespace<'a> {
     host: &'a dyn Host,
-    namespace: &'a str,
+    name: &'a str,
+}
+
+/// What a lookup finds for a Pod of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Governing(GoverningPps),
+    /// Only the terminating object of this name targets the workload, and has a state of the Pod.
+    Terminating(String),
+    Nothing,
 }
 
 /// The PersistentPodState that governs a workload, with its recorded state of one Pod.
@@ -40,30 +49,32 @@ pub struct GoverningPps {
     pub target_uid: Option<String>,
 }
 
-impl<'a> Cluster<'a> {
-    /// A namespace, as seen through a host.
-    pub fn new(host: &'a dyn Host, namespace: &'a str) -> Self {
-        Self { host, namespace }
+impl<'a> Namespace<'a> {
+    /// The namespace of this name.
+    pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
+        Self { host, name }
     }
 
-    /// The name of the namespace.
-    pub fn namespace(self) -> &'a str {
-        self.namespace
+    /// Its name.
+    pub fn name(self) -> &'a str {
+        self.name
     }
 
     /// Finds the object that governs a workload, with its state of `pod`.
-    pub fn find(
-        self,
-        workload: &TargetReference,
-        pod: &str,
-    ) -> Result<Option<GoverningPps>, LookupError> {
+    pub fn find(self, workload: &TargetReference, pod: &str) -> Result<Found, LookupError> {
         let [plain, version, bucket] = field_masks(pod);
         let field_masks = ["spec", &plain, &version, &bucket, "status.targetUID"];
         self.in_served_version(|versioned| {
-            let found = versioned.find(workload, &field_masks)?;
-            found
-                .map(|found| versioned.read_governing(found, pod))
-                .transpose()
+            let Some(found) = versioned.find(workload, &field_masks)? else {
+                return Ok(Found::Nothing);
+            };
+            if !found.is_terminating() {
+                return Ok(Found::Governing(versioned.read_governing(found, pod)?));
+            }
+            Ok(match recorded_state(&found.object["status"], pod) {
+                Ok(None) => Found::Nothing,
+                Ok(Some(_)) | Err(_) => Found::Terminating(found.metadata.name),
+            })
         })
     }
 
@@ -71,13 +82,14 @@ impl<'a> Cluster<'a> {
     pub fn find_name(self, workload: &TargetReference) -> Result<Option<String>, LookupError> {
         self.in_served_version(|versioned| {
             let found = versioned.find(workload, &["spec.targetRef"])?;
-            Ok(found.map(|found| found.metadata.name))
+            let governing = found.filter(|found| !found.is_terminating());
+            Ok(governing.map(|governing| governing.metadata.name))
         })
     }
 
     /// Writes a warning into the host's log.
     pub fn log_warning(self, message: &str) {
-        let entry = json!({"level": "warning", "message": message, "namespace": self.namespace});
+        let entry = json!({"level": "warning", "message": message, "namespace": self.name});
         // There is no other place to report a log that fails.
         let _ = self.host.call("tracing", "log", &entry.to_string());
     }
@@ -85,13 +97,12 @@ impl<'a> Cluster<'a> {
     /// Looks up in the first version of the kind that the cluster serves.
     fn in_served_version<T>(
         self,
-        look_up: impl Fn(VersionedCluster) -> Result<T, LookupError>,
+        look_up: impl Fn(VersionedNamespace) -> Result<T, LookupError>,
     ) -> Result<T, LookupError> {
-        let Self { host, namespace } = self;
         for api_version in API_VERSIONS {
-            match look_up(VersionedCluster {
-                host,
-                namespace,
+            match look_up(VersionedNamespace {
+                host: self.host,
+                name: self.name,
                 api_version,
             }) {
                 Err(LookupError::KindNotServed) => {}
@@ -120,31 +131,49 @@ struct FoundPps {
 }
 
 impl FoundPps {
-    /// The target. OpenKruise's CRD allows objects without one: it is empty then.
-    fn target(&self) -> TargetReference {
-        TargetReference::read(&self.object["spec"]["targetRef"])
+    fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether it can govern a workload: it targets it, and is not terminating.
-    fn governs(&self, workload: &TargetReference) -> bool {
-        let is_terminating = self.metadata.deletion_timestamp.is_some();
-        may_govern(workload, &self.target(), is_terminating)
+    /// The target; `None` if there is none, as OpenKruise's CRD allows. A target that cannot be
+    /// read may be the workload whose state is looked up.
+    fn target(&self) -> Result<Option<TargetReference>, LookupError> {
+        let spec = &self.object["spec"];
+        let target = &spec["targetRef"];
+        let is_map_or_missing = |value: &Value| value.is_null() || value.is_object();
+        if !is_map_or_missing(spec) || !is_map_or_missing(target) {
+            let path = "spec.targetRef".into();
+            let reason = "it is no object".into();
+            return Err(self.unreadable(&ReadError { path, reason }));
+        }
+        let target: Result<Option<TargetReference>, _> = read("spec.targetRef", target);
+        target.map_err(|error| self.unreadable(&error))
+    }
+
+    fn targets(&self, workload: &TargetReference) -> Result<bool, LookupError> {
+        let target = self.target()?;
+        Ok(target.is_some_and(|target| target.is_same_workload(workload)))
+    }
+
+    fn unreadable(&self, error: &ReadError) -> LookupError {
+        LookupError::unreadable(&self.metadata.name, error.to_string())
     }
 }
 
-/// One namespace of the cluster, whose objects are read in one API version.
+/// The objects of one namespace, read in one API version.
 #[derive(Clone, Copy)]
-struct VersionedCluster<'a> {
+struct VersionedNamespace<'a> {
     host: &'a dyn Host,
-    namespace: &'a str,
+    name: &'a str,
     api_version: &'static str,
 }
 
-impl VersionedCluster<'_> {
+impl VersionedNamespace<'_> {
     /// Finds the object that governs a workload: first under the workload's own name, then under
     /// its second name, where a generated object is if the own name belongs to a workload of
     /// another kind. An alias there names the object. Whatever is under a name counts only if it
-    /// targets the workload.
+    /// targets the workload. If all that do are terminating, it is one of these, which governs
+    /// nothing.
     fn find(
         self,
         workload: &TargetReference,
@@ -155,51 +184,56 @@ impl VersionedCluster<'_> {
         if !is_dns_subdomain(&workload.name) {
             return Ok(None);
         }
-        let own = self.get(&workload.name, field_masks)?;
-        if let Some(own) = own.filter(|found| found.governs(workload)) {
-            return Ok(Some(own));
+        let mut terminating = None;
+        if let Some(own) = self.get(&workload.name, field_masks)?
+            && own.targets(workload)?
+        {
+            if !own.is_terminating() {
+                return Ok(Some(own));
+            }
+            terminating = Some(own);
         }
-        let mut found = self.get(&second_name(workload), field_masks)?;
-        let target = found.as_ref().map(FoundPps::target);
+        let mut second = self.get(&second_name(workload), field_masks)?;
+        let target = second.as_ref().map(FoundPps::target).transpose()?.flatten();
         if let Some(pps) = target.as_ref().and_then(aliased) {
-            found = self.get(pps, field_masks)?;
+            second = self.get(pps, field_masks)?;
         }
-        Ok(found.filter(|found| found.governs(workload)))
+        match second {
+            Some(second) if second.targets(workload)? => {
+                let is_terminating = second.is_terminating();
+                Ok(terminating.filter(|_| is_terminating).or(Some(second)))
+            }
+            _ => Ok(terminating),
+        }
     }
 
     /// Reads what a Pod needs of the object that governs its workload.
     fn read_governing(self, found: FoundPps, pod: &str) -> Result<GoverningPps, LookupError> {
+        let spec = read("spec", &found.object["spec"]).map_err(|error| found.unreadable(&error))?;
         let FoundPps { metadata, object } = found;
-        let call = self.get_call(&metadata.name);
+        let name = metadata.name;
         let status = &object["status"];
-        let state = recorded_state(status, pod).map_err(|error| call.malformed(&error))?;
-        if state.is_none() && self.hides_states(&metadata.name, &object)? {
-            return Err(LookupError::HiddenStates(metadata.name));
+        let state = recorded_state(status, pod).map_err(|why| LookupError::damaged(&name, &why))?;
+        if state.is_none() && self.hides_states(&name, &object)? {
+            return Err(LookupError::HiddenStates(name));
         }
         Ok(GoverningPps {
-            spec: read("spec", &object["spec"]).map_err(|error| call.malformed(&error))?,
-            state,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
-            name: metadata.name.clone(),
+            name,
+            spec,
+            state,
         })
     }
 
     /// Whether the cluster's definition hides states of an object, of which `masked` is a part. If
-    /// so much is possible, the whole status decides: the definition may be this product's again,
-    /// and all states recorded again.
+    /// that is possible, the whole status decides: the definition may be this product's again, and
+    /// all states recorded again.
     fn hides_states(self, name: &str, masked: &Value) -> Result<bool, LookupError> {
         if !hides_states(masked) {
             return Ok(false);
         }
         let whole = self.get(name, &["status"])?;
         Ok(whole.is_some_and(|whole| hides_states(&whole.object)))
-    }
-
-    fn get_call(self, name: &str) -> HostCall<'_> {
-        HostCall {
-            api_version: self.api_version,
-            name,
-        }
     }
 
     /// Reads one object, uncached; `None` if it does not exist.
@@ -209,29 +243,32 @@ impl VersionedCluster<'_> {
         if !is_dns_subdomain(name) {
             return Ok(None);
         }
-        let call = self.get_call(name);
+        let requested = RequestedPps {
+            api_version: self.api_version,
+            name,
+        };
         let request = json!(GetResource {
             api_version: self.api_version,
             kind: KIND,
             name,
-            namespace: self.namespace,
+            namespace: self.name,
             disable_cache: true,
             field_masks,
         });
         match self.host.call("kubernetes", GET, &request.to_string()) {
             Ok(answer) => {
                 let object: Value = serde_json::from_slice(answer.as_bytes())
-                    .map_err(|error| call.malformed(&error))?;
+                    .map_err(|error| requested.wrong_answer(&error))?;
                 let metadata: Metadata = read("metadata", &object["metadata"])
-                    .map_err(|error| call.malformed(&error))?;
+                    .map_err(|error| requested.wrong_answer(&error))?;
                 // Anything else, such as a list, must not pass for an object without a target.
                 if metadata.name != name {
-                    return Err(call.malformed(&"it is not the object of this name"));
+                    return Err(requested.wrong_answer(&"it has another name, or none"));
                 }
                 Ok(Some(FoundPps { metadata, object }))
             }
             Err(text) if host_error::is_not_found(&text, self.api_version, name) => Ok(None),
-            Err(text) => Err(call.failed(&text)),
+            Err(text) => Err(requested.failed(&text)),
         }
     }
 }

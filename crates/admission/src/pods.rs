@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pps_core::json::{ReadError, null_as_default, read};
 use pps_core::limits::MAX_AUDIT_LENGTH;
 use pps_core::owner::has_stable_names;
-use pps_core::pps::RetentionPolicy;
+use pps_core::pps::{KIND, RetentionPolicy};
 use pps_core::{OwnerReference, shorten, shorten_to};
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,14 +14,17 @@ use crate::apply::apply;
 use crate::conflict::conflicts;
 use crate::decision::{Decision, Rejection, Verdict};
 use crate::failed_lookup::FailedLookup;
-use crate::lookup::{Cluster, GoverningPps, LookupError};
+use crate::lookup::{Found, GoverningPps, LookupError, Namespace};
 use crate::plan::plan;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{OnLookupFailure, Settings, SettingsError};
+
+/// What happens to a Pod that is accepted although it may have a recorded state.
+const STARTS_WITHOUT: &str = "this Pod starts without its recorded state";
 
 /// Answers the creation of a Pod.
-pub(crate) fn admit(
+pub(crate) fn inject_into_pod(
     pod: Value,
-    cluster: Cluster,
+    namespace: Namespace,
     settings: Result<&Settings, &SettingsError>,
 ) -> Result<Decision, Rejection> {
     let identity =
@@ -30,27 +33,32 @@ pub(crate) fn admit(
         return Ok(Decision::accept());
     };
     let settings = settings.map_err(|error| Rejection::WrongSettings(error.clone()))?;
-    match cluster.find(&owner.target(), &identity.metadata.name) {
-        Ok(Some(governing)) => inject(&governing, owner, pod, settings),
-        Ok(None) => Ok(Decision::accept()),
-        Err(error @ LookupError::KindNotServed) => {
-            cluster.log_warning(&format!("Pods start without recorded states: {error}"));
-            Ok(Decision::accept())
+    let error = match namespace.find(&owner.target(), &identity.metadata.name) {
+        Ok(Found::Governing(governing)) => return inject(&governing, owner, pod, settings),
+        Ok(Found::Terminating(pps)) => {
+            return Ok(Decision::accept_with(vec![format!(
+                "{STARTS_WITHOUT}: {KIND} {pps} is being deleted; once it is gone, create it again"
+            )]));
         }
-        Err(error) => {
-            let failed = FailedLookup {
-                purpose: format!(
-                    "cannot look up the PersistentPodState of {} in namespace {}",
-                    describe(owner),
-                    cluster.namespace()
-                ),
-                alternative: "start Pods without their recorded state",
-                consequence: "this Pod starts without its recorded state",
-                error,
-            };
-            failed.answer(cluster, settings.on_lookup_failure)
-        }
-    }
+        Ok(Found::Nothing) => return Ok(Decision::accept()),
+        Err(error) => error,
+    };
+    // A cluster without the definition has no states to lose.
+    let on_failure = match error {
+        LookupError::KindNotServed => OnLookupFailure::Accept,
+        _ => settings.on_lookup_failure,
+    };
+    let failed = FailedLookup {
+        purpose: format!(
+            "cannot look up the PersistentPodState of {} in namespace {}",
+            describe(owner),
+            namespace.name()
+        ),
+        alternative: "start Pods without their recorded state",
+        consequence: STARTS_WITHOUT,
+        error,
+    };
+    failed.answer(namespace, on_failure)
 }
 
 fn inject(

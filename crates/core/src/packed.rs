@@ -51,7 +51,9 @@ pub const COMPACT_UNTIL: usize = 100;
 /// The bucket of this name.
 pub fn parse_bucket(name: &str) -> Result<Bucket, Damaged> {
     Bucket::parse(name).ok_or_else(|| {
-        Damaged("status.packed.buckets is damaged: no bucket can have one of the names".into())
+        Damaged::Content(
+            "status.packed.buckets is damaged: no bucket can have one of the names".into(),
+        )
     })
 }
 

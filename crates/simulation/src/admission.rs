@@ -1,8 +1,7 @@
 //! Sends objects through the policy, as the API server and PolicyServer do.
 
 use pps_admission::{
-    Cluster as PolicyView, Decision, GoverningPps, Kind, Request, Settings, UserInfo, Verdict,
-    admit,
+    Decision, Found, GoverningPps, Kind, Namespace, Request, Settings, UserInfo, Verdict, admit,
 };
 use pps_core::TargetReference;
 use pps_core::pps::group_of;
@@ -78,10 +77,10 @@ pub(crate) fn governing(
     workload: &TargetReference,
     pod: &str,
 ) -> Option<GoverningPps> {
-    PolicyView::new(&host(cluster), &cluster.namespace)
-        .find(workload, pod)
-        .ok()
-        .flatten()
+    match Namespace::new(&host(cluster), &cluster.namespace).find(workload, pod) {
+        Ok(Found::Governing(governing)) => Some(governing),
+        _ => None,
+    }
 }
 
 /// Sends the creation of a PersistentPodState, or its update, through the policy. Returns the

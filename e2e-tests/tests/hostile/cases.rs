@@ -120,7 +120,7 @@ pub(super) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecutio
 pub(super) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const UNREADABLE: Verdict = Verdict::Rejected(400, "this Pod cannot be read");
 const NO_REQUEST: Verdict = Verdict::Rejected(400, "not an admission request");
-pub(super) const NO_OBJECT: Verdict = Verdict::Rejected(503, "get_resource web failed");
+pub(super) const NO_OBJECT: Verdict = Verdict::Rejected(503, "PersistentPodState of StatefulSet web in namespace shop");
 
 /// All hostile cases.
 pub(crate) fn all() -> Vec<HostileCase> {
@@ -321,7 +321,7 @@ fn truncated() -> Vec<HostileCase> {
     }
     let alias = alias("mine");
     for end in 0..alias.len() {
-        let verdict = Verdict::Rejected(503, "get_resource web-bfaad516 failed");
+        let verdict = Verdict::Rejected(503, "get_resource web-bfaad516");
         let hostile = HostileCase::new(&format!("an alias truncated at {end}"), verdict);
         let alias = Some(alias.as_bytes()[..end].into());
         truncated.push(HostileCase {

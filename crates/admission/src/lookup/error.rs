@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use pps_core::packed::Damaged;
 use pps_core::pps::{GROUP, KIND, PLURAL};
 
 use super::host_error::HostError;
@@ -19,12 +20,16 @@ pub enum LookupError {
     NotGranted(FailedCall),
     /// RBAC forbids the PolicyServer's request.
     Forbidden(FailedCall),
-    /// The answer is not a valid object.
-    Malformed(FailedCall),
+    /// Any other failure of the call, such as a time-out.
+    Unavailable(FailedCall),
+    /// The call succeeded, and the host's answer is not the object.
+    WrongAnswer(FailedCall),
+    /// The object has a field that cannot be read, or a damaged state.
+    Unreadable(UnreadablePps),
+    /// A newer release of this product wrote the states.
+    NewerVersion(UnreadablePps),
     /// The cluster's definition hides recorded states of the object of this name.
     HiddenStates(String),
-    /// Any other failure, such as a time-out.
-    Unavailable(FailedCall),
 }
 
 /// A host call that failed.
@@ -35,13 +40,33 @@ pub struct FailedCall {
     reason: String,
 }
 
-impl fmt::Display for FailedCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{GET} {} failed: {}", self.name, self.reason)
-    }
+/// An object that this version of the policy cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadablePps {
+    name: String,
+    /// The field, and what is wrong with it.
+    reason: String,
 }
 
 impl LookupError {
+    /// An object of this name has something that cannot be read.
+    pub(crate) fn unreadable(name: &str, reason: String) -> Self {
+        let name = name.into();
+        Self::Unreadable(UnreadablePps { name, reason })
+    }
+
+    /// An object of this name has a state that cannot be read.
+    pub(crate) fn damaged(name: &str, why: &Damaged) -> Self {
+        let pps = UnreadablePps {
+            name: name.into(),
+            reason: why.to_string(),
+        };
+        match why {
+            Damaged::NewerVersion(_) => Self::NewerVersion(pps),
+            Damaged::Content(_) => Self::Unreadable(pps),
+        }
+    }
+
     /// What to do, in the imperative.
     pub(crate) fn remedy(&self) -> String {
         match self {
@@ -57,31 +82,39 @@ impl LookupError {
             Self::Forbidden(_) => {
                 format!("grant the PolicyServer's ServiceAccount the verb get on {PLURAL}.{GROUP}")
             }
-            Self::Malformed(_) => "correct the object".into(),
+            Self::Unavailable(_) => "check that the PolicyServer reaches the API server".into(),
+            Self::WrongAnswer(_) => "run a supported version of the PolicyServer".into(),
+            Self::Unreadable(UnreadablePps { name, .. }) => format!("correct {KIND} {name}"),
+            Self::NewerVersion(UnreadablePps { name, .. }) => {
+                format!("upgrade the policy, since a newer release has written {KIND} {name}")
+            }
             Self::HiddenStates(_) => {
                 format!("apply this product's {KIND} CRD again: the present one hides the states")
             }
-            Self::Unavailable(_) => "check that the PolicyServer reaches the API server".into(),
         }
     }
 
     /// Whether there are recorded states that only this policy, or the cluster, does not show. A
     /// message must not offer to start Pods away from their data then.
     pub(crate) fn hides_known_states(&self) -> bool {
-        matches!(self, Self::HiddenStates(_))
+        matches!(self, Self::NewerVersion(_) | Self::HiddenStates(_))
     }
 
     /// What happened, for those who want to know more.
     pub(crate) fn details(&self) -> String {
         match self {
             Self::KindNotServed => format!("the cluster does not serve {PLURAL}.{GROUP}"),
+            Self::NotGranted(call) | Self::Forbidden(call) | Self::Unavailable(call) => {
+                format!("{GET} {} failed: {}", call.name, call.reason)
+            }
+            Self::WrongAnswer(call) => format!(
+                "the answer to {GET} {} is not the {KIND} of this name: {}",
+                call.name, call.reason
+            ),
+            Self::Unreadable(pps) | Self::NewerVersion(pps) => pps.reason.clone(),
             Self::HiddenStates(name) => format!(
                 "{KIND} {name} has states in status.packed, which the cluster does not show"
             ),
-            Self::NotGranted(call)
-            | Self::Forbidden(call)
-            | Self::Malformed(call)
-            | Self::Unavailable(call) => call.to_string(),
         }
     }
 }
@@ -94,20 +127,17 @@ impl fmt::Display for LookupError {
 
 impl Error for LookupError {}
 
-/// A get, as messages describe it.
+/// The object that a call asks for, as messages describe it.
 #[derive(Clone, Copy)]
-pub(crate) struct HostCall<'a> {
+pub(crate) struct RequestedPps<'a> {
     pub(crate) api_version: &'static str,
-    /// The name of the object.
     pub(crate) name: &'a str,
 }
 
-impl HostCall<'_> {
-    /// The error of an answer that cannot be used.
-    pub(crate) fn malformed(&self, error: &dyn fmt::Display) -> LookupError {
-        LookupError::Malformed(
-            self.with_reason(format!("the answer is not a valid {KIND}: {error}")),
-        )
+impl RequestedPps<'_> {
+    /// The error of an answer that is not the object.
+    pub(crate) fn wrong_answer(&self, error: &dyn fmt::Display) -> LookupError {
+        LookupError::WrongAnswer(self.with_reason(error.to_string()))
     }
 
     /// The error of a call to which the host answers with this error text.

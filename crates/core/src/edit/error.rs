@@ -41,6 +41,9 @@ impl fmt::Display for EditError {
                 "the object has no UID or no resourceVersion: only what was read from the API \
                  server can be changed",
             ),
+            Self::Damaged(newer @ Damaged::NewerVersion(_)) => {
+                write!(f, "{newer}; nothing is changed until then")
+            }
             Self::Damaged(damaged) => write!(
                 f,
                 "{damaged}; correct it first, nothing is changed until then"

@@ -58,7 +58,8 @@ pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Dam
 
 /// Reads the state of a Pod in `status.podStates`.
 pub(crate) fn plain_state(pod: &str, state: &Value) -> Result<Option<PodState>, Damaged> {
-    read(&format!("status.podStates.{pod}"), state).map_err(|error| Damaged::new(error.to_string()))
+    read(&format!("status.podStates.{pod}"), state)
+        .map_err(|error| Damaged::Content(error.to_string()))
 }
 
 /// The fields of an object; none if it is missing.
@@ -69,7 +70,7 @@ pub(crate) fn fields<'a>(
     match value {
         Value::Null => Ok(None),
         Value::Object(fields) => Ok(Some(fields)),
-        _ => Err(Damaged::new(format!("{path} is no object"))),
+        _ => Err(Damaged::Content(format!("{path} is no object"))),
     }
 }
 

@@ -203,7 +203,14 @@ fn reads_no_other_version_and_no_other_shape() {
     );
     assert_eq!(read(json!({"version": 1})), Ok(None));
     for (packed, message) in [
-        (json!({"version": 2}), "status.packed.version is 2"),
+        (
+            json!({"version": 2}),
+            "status.packed.version is 2, which this release cannot read",
+        ),
+        (
+            json!({"version": 0}),
+            "status.packed.version is 0, which no release writes",
+        ),
         (
             json!({"buckets": {"ordinals-0": text}}),
             "status.packed.version is missing",

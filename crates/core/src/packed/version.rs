@@ -10,10 +10,10 @@ pub const VERSION: i32 = 1;
 pub fn check_version(version: Option<i64>) -> Result<(), Damaged> {
     match version {
         Some(version) if version == i64::from(VERSION) => Ok(()),
-        Some(version) => Err(Damaged::new(format!(
-            "status.packed.version is {version}, which this release cannot read: upgrade \
-             PersistentPodState"
+        Some(version) if version > i64::from(VERSION) => Err(Damaged::NewerVersion(version)),
+        Some(version) => Err(Damaged::Content(format!(
+            "status.packed.version is {version}, which no release writes: it must be {VERSION}"
         ))),
-        None => Err(Damaged::new("status.packed.version is missing".into())),
+        None => Err(Damaged::Content("status.packed.version is missing".into())),
     }
 }

@@ -1,22 +1,21 @@
 //! Validates a PersistentPodState that is created or updated.
 
 use pps_core::TargetReference;
-use pps_core::governing::aliased;
 use pps_core::pps::{KIND, Metadata};
 use serde_json::Value;
 
 use crate::decision::{Decision, Rejection};
 use crate::deletion::warn_of_label;
 use crate::failed_lookup::FailedLookup;
-use crate::lookup::{Cluster, LookupError};
+use crate::lookup::{LookupError, Namespace};
 use crate::settings::{OnLookupFailure, Settings, SettingsError};
 use crate::validate::{Review, check_sole_target, is_exempt, review};
 
 /// Answers the creation of an object, or its update from `before`.
-pub(crate) fn admit(
+pub(crate) fn review_pps(
     object: &Value,
     before: Option<&Value>,
-    cluster: Cluster,
+    namespace: Namespace,
     settings: Result<&Settings, &SettingsError>,
 ) -> Result<Decision, Rejection> {
     let warning = warn_of_label(object);
@@ -27,12 +26,11 @@ pub(crate) fn admit(
     let mut review = review(object, before, &settings.annotations);
     review.warnings.extend(warning);
     let Metadata { name, .. } = Metadata::read(object);
-    // An update cannot change the workload, so only a new object can be a second one. An alias has
-    // no workload.
+    // An update cannot change the workload, so only a new object can be a second one.
     let decision = match review.workload.take() {
-        Some(workload) if before.is_none() && aliased(&workload).is_none() => {
+        Some(workload) if before.is_none() => {
             let on_failure = settings.on_lookup_failure;
-            check_workload(cluster, on_failure, &name, &workload, &mut review)
+            check_workload(namespace, on_failure, &name, &workload, &mut review)
         }
         _ => Ok(Decision::accept()),
     };
@@ -50,13 +48,13 @@ pub(crate) fn admit(
 
 /// Adds to the review whether the object is the only one of its workload.
 fn check_workload(
-    cluster: Cluster,
+    namespace: Namespace,
     on_failure: OnLookupFailure,
     name: &str,
     workload: &TargetReference,
     review: &mut Review,
 ) -> Result<Decision, Rejection> {
-    match cluster.find_name(workload) {
+    match namespace.find_name(workload) {
         Ok(other) => {
             // The API server itself refuses a second object of the same name.
             let others: Vec<String> = other.into_iter().filter(|other| other != name).collect();
@@ -72,7 +70,7 @@ fn check_workload(
             let failed = FailedLookup {
                 purpose: format!(
                     "cannot look up whether another {KIND} in namespace {} targets {} {}",
-                    cluster.namespace(),
+                    namespace.name(),
                     workload.kind,
                     workload.name
                 ),
@@ -80,7 +78,7 @@ fn check_workload(
                 consequence: "accepted without this check",
                 error,
             };
-            failed.answer(cluster, on_failure)
+            failed.answer(namespace, on_failure)
         }
     }
 }
