@@ -8,14 +8,12 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use crate::node_affinity::{PATH, PREFERRED, REQUIRED, is_empty_term};
 use crate::plan::{Plan, Requirement};
 use pps_core::annotations::INJECTED_ANNOTATION;
 use pps_core::json::shorten;
-use pps_core::limits::{MAX_ANNOTATION_VALUE_LENGTH, MAX_POD_ITEMS};
-
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-const SHORT_LIST: &str = "a list of at most 128 items together with the recorded topology";
+use pps_core::limits::{MAX_ANNOTATION_VALUE_LENGTH, MAX_POD_ITEMS, MAX_POD_PREFERENCES};
+use pps_core::pps::KIND;
 
 /// What a plan changed in a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +24,7 @@ pub struct Applied {
     pub preferred: usize,
     /// Keys of the annotations that were added, without [`INJECTED_ANNOTATION`].
     pub annotations: Vec<String>,
-    /// Which annotations the Pod has no room for.
+    /// Which preferences and annotations the Pod has no room for.
     pub warnings: Vec<String>,
 }
 
@@ -60,18 +58,41 @@ impl fmt::Display for Applied {
     }
 }
 
-/// The Pod's JSON has a field of the wrong type, or of a size that the plan would multiply.
+/// Why a plan cannot be injected into a Pod. Displays what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplyError {
-    /// Path of the field, such as `spec.affinity`.
-    pub path: String,
-    /// What it should be: `an object`, or a list that is not too long.
-    pub expected: &'static str,
+pub enum ApplyError {
+    /// The Pod's JSON has a field of the wrong type.
+    WrongType {
+        /// Path of the field, such as `spec.affinity`; empty for the Pod itself.
+        path: String,
+        /// What it should be: `an object`, or `a list`.
+        expected: &'static str,
+    },
+    /// A list of the Pod's required node affinity, to which the recorded topology would be added,
+    /// is too long.
+    TooLong {
+        /// Path of the list.
+        path: String,
+        /// Name of the PPS.
+        pps: String,
+    },
 }
 
 impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not {}", self.path, self.expected)
+        match self {
+            Self::WrongType { path, expected } if path.is_empty() => {
+                write!(f, "it is not {expected}")
+            }
+            Self::WrongType { path, expected } => {
+                write!(f, "{path} is not {expected}: correct it, or remove it")
+            }
+            Self::TooLong { path, pps } => write!(
+                f,
+                "shorten its required node affinity, or remove requiredPersistentTopology from \
+                 {KIND} {pps} ({path} may have {MAX_POD_ITEMS} items, with the recorded topology)"
+            ),
+        }
     }
 }
 
@@ -82,9 +103,10 @@ impl std::error::Error for ApplyError {}
 /// - Required: every requirement is added to every node selector term that the Pod has. A node
 ///   needs to match one term only, so a new term would allow more nodes, not fewer. An empty term
 ///   matches no node and stays empty. A Pod without required node affinity gets one term. A Pod
-///   whose lists have more than [`MAX_POD_ITEMS`] items is refused: without the requirements it
-///   could start on the wrong node.
-/// - Preferred: each preference that the Pod does not have yet is appended.
+///   whose lists would have more than [`MAX_POD_ITEMS`] items is refused: without the requirements
+///   it could start on the wrong node.
+/// - Preferred: each preference that the Pod does not have yet is appended, up to
+///   [`MAX_POD_PREFERENCES`] in all. A preference is no reason to refuse a Pod.
 /// - Annotations: each key that the Pod does not have yet is added, unless the API server would
 ///   then refuse the Pod for the size of its annotations.
 /// - [`INJECTED_ANNOTATION`] is added if and only if something else was, and the Pod has room for
@@ -117,12 +139,12 @@ pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
     if plan.is_empty() {
         return Ok(applied);
     }
-    let pod = as_object(pod, "the Pod")?;
+    let pod = as_object(pod, "")?;
     if !plan.required.is_empty() {
         applied.required = apply_required(plan, ensure_object(pod, "spec", "")?)?;
     }
     if !plan.preferred.is_empty() {
-        applied.preferred = apply_preferred(plan, ensure_object(pod, "spec", "")?)?;
+        apply_preferred(plan, ensure_object(pod, "spec", "")?, &mut applied)?;
     }
     apply_annotations(plan, pod, &mut applied)?;
     Ok(applied)
@@ -130,7 +152,7 @@ pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
 
 fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<String>, ApplyError> {
     let node_affinity = ensure_node_affinity(spec)?;
-    let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let path = join_path(PATH, REQUIRED);
     let Some(required) = node_affinity
         .get_mut(REQUIRED)
         .filter(|required| !required.is_null())
@@ -146,22 +168,42 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
     };
     // Without terms it matches no node and the API server refuses it; a new term would make it
     // match.
-    let terms = match as_object(required, path)?.get_mut("nodeSelectorTerms") {
+    let terms = match as_object(required, &path)?.get_mut("nodeSelectorTerms") {
         None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(terms) => as_list(terms, &format!("{path}.nodeSelectorTerms"))?,
+        Some(terms) => terms,
     };
+    let path = join_path(&path, "nodeSelectorTerms");
+    let too_long = |path: String| ApplyError::TooLong {
+        path,
+        pps: plan.pps.clone(),
+    };
+    let terms = as_list(terms, &path)?;
+    if terms.len() > MAX_POD_ITEMS {
+        return Err(too_long(path));
+    }
     let mut added: Vec<String> = Vec::new();
     for (index, term) in terms.iter_mut().enumerate() {
-        let path = format!("{path}.nodeSelectorTerms[{index}]");
+        let path = format!("{path}[{index}]");
         let term = as_object(term, &path)?;
         if is_empty_term(term) {
             continue;
         }
         let own = ensure_list(term, "matchExpressions", &path)?;
+        let path = join_path(&path, "matchExpressions");
+        if own.len() > MAX_POD_ITEMS {
+            return Err(too_long(path));
+        }
         for requirement in &plan.required {
             let expression = requirement.to_json();
-            if add(own, expression, &path, "matchExpressions")? && !added.contains(&requirement.key)
-            {
+            if own.contains(&expression) {
+                continue;
+            }
+            // Whatever is accepted here is accepted again together with what is added to it.
+            if own.len() == MAX_POD_ITEMS {
+                return Err(too_long(path));
+            }
+            own.push(expression);
+            if !added.contains(&requirement.key) {
                 added.push(requirement.key.clone());
             }
         }
@@ -169,40 +211,34 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
     Ok(added)
 }
 
-/// Whether a node selector term has no requirements, and so matches no node.
-pub(crate) fn is_empty_term(term: &Map<String, Value>) -> bool {
-    let is_empty = |field| match term.get(field) {
-        None | Some(Value::Null) => true,
-        Some(Value::Array(requirements)) => requirements.is_empty(),
-        Some(_) => false,
-    };
-    is_empty("matchExpressions") && is_empty("matchFields")
-}
-
-fn apply_preferred(plan: &Plan, spec: &mut Map<String, Value>) -> Result<usize, ApplyError> {
-    const PATH: &str = "spec.affinity.nodeAffinity";
+fn apply_preferred(
+    plan: &Plan,
+    spec: &mut Map<String, Value>,
+    applied: &mut Applied,
+) -> Result<(), ApplyError> {
     let preferred = ensure_list(ensure_node_affinity(spec)?, PREFERRED, PATH)?;
-    let before = preferred.len();
+    let mut left_out = 0;
     for preference in &plan.preferred {
-        add(preferred, preference.to_json(), PATH, PREFERRED)?;
+        let term = preference.to_json();
+        // A list beyond the limit is not searched: that would cost too much.
+        if preferred.len() <= MAX_POD_PREFERENCES && preferred.contains(&term) {
+            continue;
+        }
+        if preferred.len() < MAX_POD_PREFERENCES {
+            preferred.push(term);
+            applied.preferred += 1;
+        } else {
+            left_out += 1;
+        }
     }
-    Ok(preferred.len() - before)
-}
-
-/// Adds an item to a list of terms or expressions, unless it is there. Says whether it was added.
-fn add(list: &mut Vec<Value>, item: Value, path: &str, field: &str) -> Result<bool, ApplyError> {
-    if list.contains(&item) {
-        return Ok(false);
+    if left_out > 0 {
+        applied.warnings.push(format!(
+            "{left_out} preferred terms of {KIND} {} are not injected: this Pod has {} of its own \
+             or more, shorten {PATH}.{PREFERRED}",
+            plan.pps, MAX_POD_PREFERENCES
+        ));
     }
-    // Whatever is accepted here is accepted again together with what has been added to it.
-    if list.len() >= MAX_POD_ITEMS {
-        return Err(ApplyError {
-            path: join_path(path, field),
-            expected: SHORT_LIST,
-        });
-    }
-    list.push(item);
-    Ok(true)
+    Ok(())
 }
 
 fn apply_annotations(
@@ -292,21 +328,22 @@ fn as_object<'a>(
     value: &'a mut Value,
     path: &str,
 ) -> Result<&'a mut Map<String, Value>, ApplyError> {
-    value.as_object_mut().ok_or_else(|| ApplyError {
-        path: path.into(),
-        expected: "an object",
-    })
+    value
+        .as_object_mut()
+        .ok_or_else(|| wrong_type(path, "an object"))
 }
 
-/// A list that is short enough to be extended.
 fn as_list<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Vec<Value>, ApplyError> {
-    let list = value
+    value
         .as_array_mut()
-        .filter(|list| list.len() <= MAX_POD_ITEMS);
-    list.ok_or_else(|| ApplyError {
+        .ok_or_else(|| wrong_type(path, "a list"))
+}
+
+fn wrong_type(path: &str, expected: &'static str) -> ApplyError {
+    ApplyError::WrongType {
         path: path.into(),
-        expected: SHORT_LIST,
-    })
+        expected,
+    }
 }
 
 fn join_path(path: &str, field: &str) -> String {
@@ -452,35 +489,51 @@ mod tests {
         );
         let mut pod = with_terms(&vec![arch; MAX_POD_ITEMS + 1].into());
         let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
-        assert!(
-            error.contains(&format!(
-                "nodeSelectorTerms is not a list of at most {MAX_POD_ITEMS} items "
-            )),
-            "{error}"
-        );
-        let preference = Preference {
-            weight: 1,
-            requirements: vec![zone("a")],
-        };
-        let mut others =
-            json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: vec![7; MAX_POD_ITEMS]}}}});
-        let plan = Plan {
-            preferred: vec![preference],
-            ..Plan::default()
-        };
-        let error = apply(&plan, &mut others).unwrap_err().to_string();
-        assert!(
-            error.contains(&format!("is not a list of at most {MAX_POD_ITEMS} items")),
-            "{error}"
+        assert_eq!(
+            error,
+            "shorten its required node affinity, or remove requiredPersistentTopology from \
+             PersistentPodState p (spec.affinity.nodeAffinity.\
+             requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms may have 128 items, \
+             with the recorded topology)"
         );
         // Nothing is added to these terms for an annotation.
         let plan = Plan {
             annotations: vec![("a".into(), "b".into())],
             ..Plan::default()
         };
+        assert!(apply(&plan, &mut pod).unwrap().is_changed());
+    }
+
+    #[test]
+    fn leaves_out_preferences_for_which_the_pod_has_no_room() {
+        let preference = |value: &str| Preference {
+            weight: 1,
+            requirements: vec![zone(value)],
+        };
+        let plan = Plan {
+            pps: "p".into(),
+            preferred: vec![preference("a"), preference("b")],
+            ..Plan::default()
+        };
+        let with_own = |count: usize| {
+            let own = vec![json!({"weight": 1, "preference": {}}); count];
+            json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: own}}}})
+        };
+        for (own, added, warnings) in [(128, 2, 0), (999, 1, 1), (1_000, 0, 1), (25_000, 0, 1)] {
+            let mut pod = with_own(own);
+            let applied = apply(&plan, &mut pod).unwrap();
+            assert_eq!(
+                (applied.preferred, applied.warnings.len()),
+                (added, warnings)
+            );
+            assert!(!apply(&plan, &mut pod).unwrap().is_changed());
+        }
+        let applied = apply(&plan, &mut with_own(1_000)).unwrap();
         assert!(
-            apply(&plan, &mut pod).unwrap().is_changed()
-                && apply(&plan, &mut others).unwrap().is_changed()
+            applied.warnings[0]
+                .starts_with("2 preferred terms of PersistentPodState p are not injected: "),
+            "{}",
+            applied.warnings[0]
         );
     }
 
@@ -494,9 +547,7 @@ mod tests {
         let mut pod = with_terms(&json!([{"matchExpressions": vec![arch; MAX_POD_ITEMS]}]));
         let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
         assert!(
-            error.contains(
-                "nodeSelectorTerms[0].matchExpressions is not a list of at most 128 items"
-            ),
+            error.contains("nodeSelectorTerms[0].matchExpressions may have 128 items"),
             "{error}"
         );
     }
@@ -539,16 +590,19 @@ mod tests {
     #[test]
     fn names_the_field_of_the_wrong_type() {
         for (pod, message) in [
-            (json!([]), "the Pod is not an object"),
-            (json!({"spec": 1}), "spec is not an object"),
+            (json!([]), "it is not an object"),
+            (
+                json!({"spec": 1}),
+                "spec is not an object: correct it, or remove it",
+            ),
             (
                 json!({"spec": {"affinity": "x"}}),
-                "spec.affinity is not an object",
+                "spec.affinity is not an object: correct it, or remove it",
             ),
             (
                 with_terms(&json!(["x"])),
                 "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.\
-                 nodeSelectorTerms[0] is not an object",
+                 nodeSelectorTerms[0] is not an object: correct it, or remove it",
             ),
         ] {
             let mut pod = pod;

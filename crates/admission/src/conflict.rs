@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::apply::is_empty_term;
+use crate::node_affinity::{REQUIRED, is_empty_term, node_affinity};
 use crate::plan::{Plan, Requirement};
 use crate::spread_constraint::unreachable_spreads;
 use pps_core::json::{list, shorten};
@@ -21,7 +21,8 @@ pub(crate) fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
         if let Some(own) = spec["nodeSelector"][key].as_str()
             && own != value
         {
-            let own = shorten(own);
+            let key = shorten(key);
+            let [own, value] = [own, value].map(shorten);
             warnings.push(format!(
                 "this Pod will stay Pending: its spec.nodeSelector requires {key}={own}, \
                  PersistentPodState {} requires {key}={value}; change one of them",
@@ -29,9 +30,7 @@ pub(crate) fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
             ));
         }
     }
-    let required =
-        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let terms = list(&required["nodeSelectorTerms"])
+    let terms = list(&node_affinity(pod, REQUIRED)["nodeSelectorTerms"])
         .iter()
         .filter_map(Value::as_object);
     let terms: Vec<_> = terms.filter(|term| !is_empty_term(term)).collect();

@@ -35,15 +35,15 @@ pub enum Verdict {
 /// Why a request is rejected. Displays what is wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rejection {
-    #[error("this Pod cannot be read: {0}")]
+    #[error("this Pod cannot be read: {0}; correct it, or find the webhook that changed it")]
     UnreadablePod(String),
     #[error("this Pod cannot be changed: {0}")]
     UnchangeablePod(ApplyError),
     #[error("the policy's settings are wrong: {0}")]
     WrongSettings(SettingsError),
-    #[error("{KIND} {} is refused: {}", shorten(name), join(violations))]
+    #[error("{} is refused: {}", describe(name), join(violations))]
     Invalid {
-        /// The name of the object.
+        /// The name of the object; empty if the API server generates it after admission.
         name: String,
         violations: Vec<Violation>,
     },
@@ -63,6 +63,13 @@ pub enum Rejection {
         alternative: &'static str,
         error: LookupError,
     },
+}
+
+fn describe(name: &str) -> String {
+    if name.is_empty() {
+        return format!("this {KIND}");
+    }
+    format!("{KIND} {}", shorten(name))
 }
 
 /// The other way out of a failed lookup, if the message may offer one.

@@ -6,18 +6,12 @@
 
 use serde_json::Value;
 
-use crate::apply::is_empty_term;
+use crate::node_affinity::{PREFERRED, REQUIRED, is_empty_term, node_affinity, node_affinity_mut};
 use crate::plan::{Preference, Requirement};
 use pps_core::annotations::INJECTED_ANNOTATION;
 use pps_core::json::list;
 use pps_core::names::HOSTNAME;
 use pps_core::pps::{PodState, Spec};
-
-const REQUIRED: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-const TERMS: &str =
-    "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-const PREFERRED: &str =
-    "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
 
 /// What the policy has injected into a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,10 +101,6 @@ fn is_place(key: &str) -> bool {
     key == HOSTNAME || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
-fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).map_or(&[], list)
-}
-
 /// An expression as the policy writes it.
 fn requirement(expression: &Value) -> Option<Requirement> {
     let [value] = list(&expression["values"]) else {
@@ -130,9 +120,13 @@ fn take_required(
     own: &Value,
     is_named: &dyn Fn(&str) -> bool,
 ) -> Vec<Requirement> {
-    let own = items(own, TERMS);
+    let own = list(&node_affinity(own, REQUIRED)["nodeSelectorTerms"]);
     let mut found: Vec<Requirement> = Vec::new();
-    let Some(terms) = pod.pointer_mut(TERMS).and_then(Value::as_array_mut) else {
+    let Some(required) = node_affinity_mut(pod, REQUIRED) else {
+        return found;
+    };
+    let terms = required.get_mut("nodeSelectorTerms");
+    let Some(terms) = terms.and_then(Value::as_array_mut) else {
         return found;
     };
     for (index, term) in terms.iter_mut().enumerate() {
@@ -157,11 +151,7 @@ fn take_required(
     }
     // The policy makes a term if there is none.
     let is_empty = |term: &Value| term.as_object().is_some_and(is_empty_term);
-    if !found.is_empty()
-        && terms.len() == 1
-        && terms.iter().all(is_empty)
-        && let Some(required) = pod.pointer_mut(REQUIRED)
-    {
+    if !found.is_empty() && terms.len() == 1 && terms.iter().all(is_empty) {
         *required = Value::Null;
     }
     found
@@ -172,9 +162,10 @@ fn take_preferred(
     own: &Value,
     is_named: &dyn Fn(&str) -> bool,
 ) -> Vec<Preference> {
-    let own = items(own, PREFERRED);
+    let own = list(node_affinity(own, PREFERRED));
     let mut found = Vec::new();
-    let Some(terms) = pod.pointer_mut(PREFERRED).and_then(Value::as_array_mut) else {
+    let terms = node_affinity_mut(pod, PREFERRED);
+    let Some(terms) = terms.and_then(Value::as_array_mut) else {
         return found;
     };
     terms.retain(|term| {
@@ -182,9 +173,7 @@ fn take_preferred(
         let read: Option<Vec<Requirement>> = expressions.iter().map(requirement).collect();
         let requirements =
             read.filter(|all| !all.is_empty() && all.iter().all(|one| is_named(&one.key)));
-        let weight = term["weight"]
-            .as_i64()
-            .and_then(|weight| i32::try_from(weight).ok());
+        let weight = term["weight"].as_i64();
         match (requirements, weight) {
             (Some(requirements), Some(weight)) if !own.contains(term) => {
                 found.push(Preference {
@@ -242,8 +231,8 @@ mod tests {
                     ("p", plan.required.clone(), plan.preferred.clone())
                 );
                 assert_eq!(found.annotations.len(), usize::from(spec.is_some()));
-                let own = template.template.pointer(TERMS).unwrap_or(&Value::Null);
-                assert_eq!(found.before.pointer(TERMS).unwrap_or(&Value::Null), own);
+                let terms = |pod| node_affinity(pod, REQUIRED)["nodeSelectorTerms"].clone();
+                assert_eq!(terms(&found.before), terms(template.template));
             }
         }
     }

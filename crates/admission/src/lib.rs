@@ -33,6 +33,7 @@ mod failed_lookup;
 mod host;
 pub mod injected;
 pub mod lookup;
+mod node_affinity;
 pub mod plan;
 mod pods;
 mod pps_objects;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use pps_core::annotations::AnnotationRules;
 use pps_core::json::shorten;
 use pps_core::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
-use pps_core::names::is_annotation_key;
-use pps_core::pps::{PodState, Spec};
+use pps_core::names::{is_annotation_key, is_label_key, is_label_value};
+use pps_core::pps::{KIND, PodState, Spec};
 
 /// What to inject into a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,11 @@ pub struct Requirement {
 }
 
 impl Requirement {
+    /// Whether a node can have this label. The API server refuses a Pod that asks for another one.
+    pub fn is_label(&self) -> bool {
+        is_label_key(&self.key) && is_label_value(&self.value)
+    }
+
     /// The requirement as an element of `matchExpressions`.
     pub fn to_json(&self) -> Value {
         json!({"key": self.key, "operator": "In", "values": [self.value]})
@@ -46,7 +51,7 @@ impl Requirement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preference {
     /// From 1 to 100.
-    pub weight: i32,
+    pub weight: i64,
     /// A node is preferred if it has all of these.
     pub requirements: Vec<Requirement>,
 }
@@ -60,6 +65,12 @@ impl Preference {
 }
 
 impl Plan {
+    /// A required label that no node can have. The API server would refuse the Pod, without a word
+    /// about the PPS.
+    pub fn impossible_requirement(&self) -> Option<&Requirement> {
+        self.required.iter().find(|required| !required.is_label())
+    }
+
     /// Whether there is nothing to inject.
     pub fn is_empty(&self) -> bool {
         self.required.is_empty() && self.preferred.is_empty() && self.annotations.is_empty()
@@ -107,79 +118,94 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         ..Plan::default()
     };
     if let Some(excess) = spec.exceeds_list_limits() {
-        plan.warnings.push(format!(
-            "PersistentPodState {pps}: {excess} (the others are ignored)"
-        ));
+        plan.warnings
+            .push(format!("{KIND} {pps}: {excess} (the others are ignored)"));
     }
-    plan.required = collect_requirements(spec.required_keys(), state);
-    for key in spec.required_keys().take(MAX_TOPOLOGY_KEYS) {
-        // A state without a node was emptied by a move: it lacks nothing.
-        if state.node_name.is_empty() || state.node_topology_labels.contains_key(key) {
-            continue;
-        }
-        let key = shorten(key);
-        let warning = format!(
-            "PersistentPodState {pps}: {key} has no recorded value, so this Pod is not bound to \
-             it; label the nodes with {key}, or remove it from spec.requiredPersistentTopology"
-        );
-        if !plan.warnings.contains(&warning) {
-            plan.warnings.push(warning);
-        }
-    }
+    plan.select_required(spec, state);
+    plan.select_preferred(spec, state);
+    plan.select_annotations(spec, state, rules);
+    plan
+}
 
-    for (index, term) in spec
-        .preferred_persistent_topology
-        .iter()
-        .take(MAX_PREFERRED_TERMS)
-        .enumerate()
-    {
-        let keys = term
-            .preference
-            .node_topology_keys
-            .iter()
-            .map(String::as_str);
-        let requirements = collect_requirements(keys, state);
-        if requirements.is_empty() {
-            continue;
-        }
-        let weight = term.weight.clamp(1, 100);
-        if weight != term.weight {
-            plan.warnings.push(format!(
-                "PersistentPodState {pps}: spec.preferredPersistentTopology[{index}].weight is \
-                 {}: use a whole number from 1 to 100 ({weight} is used until then)",
-                term.weight
-            ));
-        }
-        let preference = Preference {
-            weight,
-            requirements,
-        };
-        if !plan.preferred.contains(&preference) {
-            plan.preferred.push(preference);
-        }
-    }
-
-    for annotation in spec.persistent_pod_annotations.iter().take(MAX_ANNOTATIONS) {
-        let key = &annotation.key;
-        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else {
-            continue;
-        };
-        let why = match rules.forbid(key) {
-            Some(forbidden) => forbidden.to_string(),
-            // A value made from the Pod's addresses has any key. The API server would refuse the
-            // Pod.
-            None if !is_annotation_key(key) => "it is no annotation key; remove it".into(),
-            None => {
-                plan.annotations.push((key.clone(), value.clone()));
+impl Plan {
+    fn select_required(&mut self, spec: &Spec, state: &PodState) {
+        self.required = collect_requirements(spec.required_keys(), state);
+        for key in spec.required_keys().take(MAX_TOPOLOGY_KEYS) {
+            // A state without a node was emptied by a move: it lacks nothing.
+            if state.node_name.is_empty() || state.node_topology_labels.contains_key(key) {
                 continue;
             }
-        };
-        let key = shorten(key);
-        plan.warnings.push(format!(
-            "annotation {key} of PersistentPodState {pps} is not injected: {why}"
-        ));
+            let key = shorten(key);
+            let warning = format!(
+                "{KIND} {}: {key} has no recorded value, so this Pod is not bound to it; label the \
+                 nodes with {key}, or remove it from spec.requiredPersistentTopology",
+                self.pps
+            );
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
     }
-    plan
+
+    fn select_preferred(&mut self, spec: &Spec, state: &PodState) {
+        let terms = spec.preferred_persistent_topology.iter();
+        for (index, term) in terms.take(MAX_PREFERRED_TERMS).enumerate() {
+            let path = format!("spec.preferredPersistentTopology[{index}]");
+            let keys = term.preference.node_topology_keys.iter();
+            let mut requirements = collect_requirements(keys.map(String::as_str), state);
+            for Requirement { key, value } in requirements.extract_if(.., |one| !one.is_label()) {
+                self.warnings.push(format!(
+                    "{KIND} {}: {path} is left without {}, since no node can have this label; \
+                     correct the key, or the recorded value",
+                    self.pps,
+                    shorten(&format!("{key}={value}"))
+                ));
+            }
+            if requirements.is_empty() {
+                continue;
+            }
+            let weight = term.weight.clamp(1, 100);
+            if weight != term.weight {
+                self.warnings.push(format!(
+                    "{KIND} {}: {path}.weight is {}: use a whole number from 1 to 100 ({weight} is \
+                     used until then)",
+                    self.pps, term.weight
+                ));
+            }
+            let preference = Preference {
+                weight,
+                requirements,
+            };
+            if !self.preferred.contains(&preference) {
+                self.preferred.push(preference);
+            }
+        }
+    }
+
+    fn select_annotations(&mut self, spec: &Spec, state: &PodState, rules: &AnnotationRules) {
+        let annotations = spec.persistent_pod_annotations.iter();
+        for (index, annotation) in annotations.take(MAX_ANNOTATIONS).enumerate() {
+            let key = &annotation.key;
+            let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else {
+                continue;
+            };
+            let why = match rules.forbid(key) {
+                Some(forbidden) => forbidden.to_string(),
+                // A value made from the Pod's addresses has any key. The API server would refuse
+                // the Pod.
+                None if !is_annotation_key(key) => "it is no annotation key; remove it".into(),
+                None => {
+                    self.annotations.push((key.clone(), value.clone()));
+                    continue;
+                }
+            };
+            self.warnings.push(format!(
+                "{KIND} {}: spec.persistentPodAnnotations[{index}] {} is not injected: {why}",
+                self.pps,
+                shorten(key)
+            ));
+        }
+    }
 }
 
 /// Requires the recorded value of each key; a key without one is left out, a repeated key counts
@@ -278,13 +304,44 @@ mod tests {
 
     #[test]
     fn clamps_a_weight_out_of_range_and_warns() {
-        for (weight, clamped) in [(0, 1), (-5, 1), (101, 100)] {
+        for (weight, clamped) in [(0, 1), (-5, 1), (101, 100), (3_000_000_000_i64, 100)] {
             let spec = spec(&json!({
                 "preferredPersistentTopology": [{"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}}],
             }));
             let plan = plan("p", &spec, &state());
             assert_eq!(plan.preferred[0].weight, clamped);
             assert_eq!(plan.warnings.len(), 1);
+        }
+    }
+
+    #[test]
+    fn finds_labels_that_no_node_can_have() {
+        let labels = [
+            ("zone", "not a value!"),
+            ("host", "node-1"),
+            ("bad key", "a"),
+        ];
+        let state = PodState {
+            node_name: "n".into(),
+            node_topology_labels: labels.map(|(key, value)| (key.into(), value.into())).into(),
+            ..PodState::default()
+        };
+        for (keys, is_possible) in [(["host"], true), (["zone"], false), (["bad key"], false)] {
+            let topology = json!({"nodeTopologyKeys": keys});
+            let required = spec(&json!({"requiredPersistentTopology": topology}));
+            let plan_of_required = plan("p", &required, &state);
+            assert_eq!(
+                plan_of_required.impossible_requirement().is_none(),
+                is_possible
+            );
+            let term = json!({"weight": 1, "preference": {"nodeTopologyKeys": [keys[0], "host"]}});
+            let preferred = spec(&json!({"preferredPersistentTopology": [term]}));
+            let plan = plan("p", &preferred, &state);
+            assert_eq!(
+                plan.preferred[0].requirements,
+                [requirement("host", "node-1")]
+            );
+            assert_eq!(plan.warnings.is_empty(), is_possible, "{:?}", plan.warnings);
         }
     }
 
@@ -376,8 +433,8 @@ mod tests {
         assert_eq!(
             plan.warnings,
             [
-                "annotation a b of PersistentPodState p is not injected: it is no annotation key; \
-                 remove it"
+                "PersistentPodState p: spec.persistentPodAnnotations[0] a b is not injected: it is \
+                 no annotation key; remove it"
             ]
         );
     }
@@ -395,8 +452,8 @@ mod tests {
         assert_eq!(
             plan.warnings,
             [
-                "annotation ip of PersistentPodState p is not injected: it is not in the policy's \
-                 settings.annotations.allow; remove it"
+                "PersistentPodState p: spec.persistentPodAnnotations[0] ip is not injected: it is \
+                 not in the policy's settings.annotations.allow; remove it"
             ],
             "no warning for annotations without a recorded value"
         );

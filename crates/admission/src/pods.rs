@@ -15,7 +15,7 @@ use crate::conflict::conflicts;
 use crate::decision::{Decision, Rejection, Verdict};
 use crate::failed_lookup::FailedLookup;
 use crate::lookup::{Found, GoverningPps, LookupError, Namespace};
-use crate::plan::plan;
+use crate::plan::{Plan, Requirement, plan};
 use crate::settings::{OnLookupFailure, Settings, SettingsError};
 
 /// What happens to a Pod that is accepted although it may have a recorded state.
@@ -33,8 +33,12 @@ pub(crate) fn inject_into_pod(
         return Ok(Decision::accept());
     };
     let settings = settings.map_err(|error| Rejection::WrongSettings(error.clone()))?;
-    let error = match namespace.find(&owner.target(), &identity.metadata.name) {
-        Ok(Found::Governing(governing)) => return inject(&governing, owner, pod, settings),
+    let pod_name = &identity.metadata.name;
+    let error = match namespace.find(&owner.target(), pod_name) {
+        Ok(Found::Governing(governing)) => match plan_injection(&governing, settings) {
+            Ok(plan) => return inject(&plan, &governing, &identity, pod),
+            Err(error) => error,
+        },
         Ok(Found::Terminating(pps)) => {
             return Ok(Decision::accept_with(vec![format!(
                 "{STARTS_WITHOUT}: {KIND} {pps} is being deleted; once it is gone, create it again"
@@ -61,35 +65,47 @@ pub(crate) fn inject_into_pod(
     failed.answer(namespace, on_failure)
 }
 
-fn inject(
-    governing: &GoverningPps,
-    owner: &OwnerReference,
-    mut pod: Value,
-    settings: &Settings,
-) -> Result<Decision, Rejection> {
+/// Plans what to inject; nothing without a recorded state.
+fn plan_injection(governing: &GoverningPps, settings: &Settings) -> Result<Plan, LookupError> {
     let GoverningPps {
         name, spec, state, ..
     } = governing;
     let Some(state) = state else {
-        return Ok(Decision::accept());
+        return Ok(Plan::default());
     };
     let plan = plan(name, spec, state, &settings.annotations);
+    match plan.impossible_requirement() {
+        None => Ok(plan),
+        Some(Requirement { key, value }) => {
+            let label = shorten(&format!("{key}={value}"));
+            let reason = format!("it requires {label}, and no node can have this label");
+            Err(LookupError::unreadable(name, reason))
+        }
+    }
+}
+
+fn inject(
+    plan: &Plan,
+    governing: &GoverningPps,
+    identity: &PodIdentity,
+    mut pod: Value,
+) -> Result<Decision, Rejection> {
     let mut warnings = plan.warnings.clone();
     if plan.is_empty() {
         return Ok(Decision::accept_with(warnings));
     }
-    warnings.extend(conflicts(&plan, &pod));
-    let applied = apply(&plan, &mut pod).map_err(Rejection::UnchangeablePod)?;
+    warnings.extend(conflicts(plan, &pod));
+    let applied = apply(plan, &mut pod).map_err(Rejection::UnchangeablePod)?;
     warnings.extend(applied.warnings.iter().cloned());
     if !applied.is_changed() {
         return Ok(Decision::accept_with(warnings));
     }
-    warnings.extend(warn_of_earlier_workload(governing, owner));
+    warnings.extend(warn_of_earlier_workload(governing, identity));
     Ok(Decision {
         verdict: Verdict::Mutate(pod),
         warnings,
         audit_annotations: BTreeMap::from([
-            ("pps", name.clone()),
+            ("pps", governing.name.clone()),
             (
                 "injected",
                 shorten_to(MAX_AUDIT_LENGTH, &applied.to_string()),
@@ -101,15 +117,17 @@ fn inject(
 /// Warns if the states were recorded for a workload that was deleted and created again. They are
 /// injected all the same: the sidecar decides which of them to clear. Under `Retain` they are meant
 /// to be inherited.
-fn warn_of_earlier_workload(governing: &GoverningPps, owner: &OwnerReference) -> Option<String> {
+fn warn_of_earlier_workload(governing: &GoverningPps, identity: &PodIdentity) -> Option<String> {
+    let owner = identity.stateful_owner()?;
     let recorded_for = governing.target_uid.as_deref()?;
     let is_inherited = governing.spec.retention() == RetentionPolicy::Retain;
     (recorded_for != owner.uid && !is_inherited).then(|| {
         format!(
-            "PersistentPodState {}: the injected state was recorded for an earlier {} (UID \
-             {})",
+            "{KIND} {}: the state was recorded for an earlier {}; if it is not meant for this one: \
+             kubectl pps forget {} (UID {})",
             governing.name,
             describe(owner),
+            identity.metadata.name,
             shorten(recorded_for)
         )
     })
@@ -123,7 +141,7 @@ fn describe(owner: &OwnerReference) -> String {
 
 /// What identifies a Pod at admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object")]
 struct PodIdentity {
     #[serde(deserialize_with = "null_as_default")]
     metadata: Metadata,
@@ -132,7 +150,7 @@ struct PodIdentity {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 struct Metadata {
     /// Empty if the API server generates it after admission (`generateName`).
     #[serde(deserialize_with = "null_as_default")]
@@ -142,7 +160,7 @@ struct Metadata {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 struct Placement {
     /// The node that the Pod is already bound to; empty before it is scheduled.
     #[serde(deserialize_with = "null_as_default")]
@@ -151,7 +169,7 @@ struct Placement {
 
 impl PodIdentity {
     fn read(pod: &Value) -> Result<Self, ReadError> {
-        read("the Pod", pod)
+        read("", pod)
     }
 
     /// The workload whose PPS could hold a state for this Pod. `None` if the Pod has no controller
@@ -246,6 +264,15 @@ mod tests {
         });
         assert_eq!(PodIdentity::read(&pod), Ok(PodIdentity::default()));
         assert_eq!(PodIdentity::read(&json!({})), Ok(PodIdentity::default()));
-        assert!(PodIdentity::read(&json!("no object")).is_err());
+        for (pod, message) in [
+            (json!("x"), "invalid type: string \"x\", expected an object"),
+            (
+                json!({"metadata": {"name": 7}}),
+                "metadata.name: invalid type: integer `7`, expected a string",
+            ),
+        ] {
+            let error = PodIdentity::read(&pod).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
     }
 }

@@ -16,7 +16,7 @@ use pps_core::limits::{
 use pps_core::names::successor_of;
 use pps_core::names::{is_annotation_key, is_api_version, is_dns_subdomain, is_kind, is_label_key};
 use pps_core::owner::has_stable_names;
-use pps_core::pps::TargetReference;
+use pps_core::pps::{TargetReference, group_of};
 
 type SyntaxRule = fn(&str) -> bool;
 
@@ -170,10 +170,32 @@ impl Review {
                 "use the workload's name: lower-case letters, digits, '-' and '.'",
             ),
         ];
-        for (field, rule, remedy) in rules {
+        for (field, is_valid, remedy) in rules {
             let value = &target[field];
-            if !value.as_str().is_some_and(rule) {
-                self.refuse(&format!("{PATH}.{field}"), value, remedy);
+            let path = format!("{PATH}.{field}");
+            let Some(text) = value.as_str().filter(|text| is_valid(text)) else {
+                self.refuse(&path, value, remedy);
+                continue;
+            };
+            // What was not valid has named no workload, and may be corrected.
+            let before = before.and_then(|before| before[field].as_str());
+            let Some(before) = before.filter(|before| is_valid(before)) else {
+                continue;
+            };
+            let (what, is_same) = match field {
+                "apiVersion" => ("its group", group_of(before) == group_of(text)),
+                _ => ("it", before == text),
+            };
+            if !is_same {
+                let remedy = format!(
+                    "{what} cannot change from \"{}\"; create another PersistentPodState instead",
+                    if field == "apiVersion" {
+                        group_of(before)
+                    } else {
+                        before
+                    }
+                );
+                self.refuse(&path, value, &remedy);
             }
         }
         let workload = TargetReference::read(target);
@@ -181,28 +203,6 @@ impl Review {
             let remedy = "its Pods do not keep their names; use a kind whose re-created Pods do, \
                           such as StatefulSet";
             self.refuse(&format!("{PATH}.kind"), &target["kind"], remedy);
-        }
-        if let Some(before) = before.map(TargetReference::read) {
-            let immutable = [
-                ("apiVersion", before.group(), workload.group()),
-                ("kind", &before.kind, &workload.kind),
-                ("name", &before.name, &workload.name),
-            ];
-            for (field, was, is) in immutable {
-                if was != is {
-                    let what = if field == "apiVersion" {
-                        "its group"
-                    } else {
-                        "it"
-                    };
-                    let was = Value::from(was).to_string();
-                    let remedy = format!(
-                        "{what} cannot change from {was}; create another PersistentPodState \
-                         instead"
-                    );
-                    self.refuse(&format!("{PATH}.{field}"), &target[field], &remedy);
-                }
-            }
         }
         if self.violations.len() == violations_before {
             self.workload = Some(workload);
@@ -266,7 +266,26 @@ impl Review {
             &spec["persistentPodAnnotations"],
             MAX_ANNOTATIONS,
         );
+        let mut sources: Vec<(&str, &Value)> = Vec::new();
         for (path, annotation) in &annotations {
+            let (key, source) = if annotation.is_object() {
+                (&annotation["key"], &annotation["valueFrom"])
+            } else {
+                (*annotation, &Value::Null)
+            };
+            if let Some(key) = key.as_str() {
+                match sources.iter().find(|(listed, _)| *listed == key) {
+                    None => sources.push((key, source)),
+                    Some((_, first)) if *first == source => {}
+                    Some(_) => {
+                        let remedy = format!(
+                            "{} is listed before with another one; list it once",
+                            shorten(key)
+                        );
+                        self.refuse(&format!("{path}.valueFrom"), source, &remedy);
+                    }
+                }
+            }
             if annotation.is_object() {
                 self.check_annotation_key(&format!("{path}.key"), &annotation["key"], rules);
                 self.check_choice(
@@ -334,15 +353,12 @@ impl Review {
 
     /// Checks the keys of a topology: `nodeTopologyKeys`, or `keys` in the spelling of v1beta1.
     fn check_topology(&mut self, path: &str, term: &Value) {
-        let other = term.get("keys");
-        let spelling = if other.is_some() {
-            "keys"
-        } else {
-            "nodeTopologyKeys"
-        };
+        let [has_keys, has_node_topology_keys] =
+            ["keys", "nodeTopologyKeys"].map(|spelling| !term[spelling].is_null());
+        let spelling = if has_keys { "keys" } else { "nodeTopologyKeys" };
         let path = &format!("{path}.{spelling}");
         let keys = &term[spelling];
-        if other.is_some() && term.get("nodeTopologyKeys").is_some() {
+        if has_keys && has_node_topology_keys {
             self.refuse(
                 path,
                 keys,

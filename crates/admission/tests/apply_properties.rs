@@ -161,7 +161,7 @@ fn requirements(least: usize) -> impl Strategy<Value = Vec<Requirement>> {
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    let preference = (1..=100, requirements(1)).prop_map(|(weight, requirements)| Preference {
+    let preference = (1..=100_i64, requirements(1)).prop_map(|(weight, requirements)| Preference {
         weight,
         requirements,
     });

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A value that cannot be read as its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// The field, such as `spec.preferredPersistentTopology[0].weight`.
+    /// The field, such as `spec.preferredPersistentTopology[0].weight`; empty for the whole value.
     pub path: String,
     /// What is wrong with it.
     pub reason: String,
@@ -16,6 +16,9 @@ pub struct ReadError {
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            return f.write_str(&self.reason);
+        }
         write!(f, "{}: {}", self.path, self.reason)
     }
 }
@@ -25,13 +28,14 @@ impl std::error::Error for ReadError {}
 /// How many characters of a reason are kept: it may repeat a value.
 const MAX_REASON: usize = 300;
 
-/// Reads a value as a type. `path` says where the value is, such as `spec`.
+/// Reads a value as a type. `path` says where the value is, such as `spec`; empty for an object.
 pub fn read<'de, T: Deserialize<'de>>(path: &str, value: &'de Value) -> Result<T, ReadError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let below = error.path().to_string();
         let path = match below.as_str() {
             "." => path.to_owned(),
             index if index.starts_with('[') => format!("{path}{index}"),
+            field if path.is_empty() => field.to_owned(),
             field => format!("{path}.{field}"),
         };
         ReadError {

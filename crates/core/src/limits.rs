@@ -45,10 +45,13 @@ pub const MAX_REASON_LENGTH: usize = 1024;
 pub const MAX_CONDITION_MESSAGE_LENGTH: usize = 32 * 1024;
 /// Errors or warnings that one answer lists. It says how many more there are.
 pub const MAX_MESSAGES: usize = 20;
-/// Items in a list of a Pod's node affinity, together with what is injected: its terms, required or
-/// preferred, and the expressions in a term. A topology is added to each required term, after a
-/// comparison with each of its expressions.
+/// Items in a list of a Pod's required node affinity, together with what is injected: its terms,
+/// and the expressions in a term. A topology is added to each term, after a comparison with each of
+/// its expressions.
 pub const MAX_POD_ITEMS: usize = 128;
+/// Preferred terms of a Pod, together with those that are injected. Each of these is compared with
+/// all.
+pub const MAX_POD_PREFERENCES: usize = 1000;
 /// The most bytes that the API server takes as the note of an Event.
 pub const MAX_NOTE_LENGTH: usize = 1024;
 /// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the

@@ -125,6 +125,8 @@ mod tests {
             (json!({}), &[][..]),
             (json!({"nodeTopologyKeys": null, "keys": ["b"]}), &["b"]),
             (json!({"nodeTopologyKeys": ["a"], "keys": ["b"]}), &["a"]),
+            (json!({"nodeTopologyKeys": [], "keys": ["b"]}), &["b"]),
+            (json!({"nodeTopologyKeys": ["a"], "keys": []}), &["a"]),
         ] {
             let read: NodeTopologyTerm = serde_json::from_value(term).unwrap();
             assert_eq!(read.node_topology_keys, keys);

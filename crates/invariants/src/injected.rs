@@ -29,10 +29,10 @@ impl Recorded {
     pub fn read(name: &str, spec: &Value, state: &Value) -> Self {
         let labels = &state["nodeTopologyLabels"];
         let topology = |term: &Value| {
-            let keys = if term["nodeTopologyKeys"].is_array() {
-                &term["nodeTopologyKeys"]
-            } else {
+            let keys = if list(&term["nodeTopologyKeys"]).is_empty() {
                 &term["keys"]
+            } else {
+                &term["nodeTopologyKeys"]
             };
             let mut expressions: Vec<Value> = Vec::new();
             for key in list(keys).iter().take(KEYS).filter_map(Value::as_str) {
@@ -51,7 +51,8 @@ impl Recorded {
             .iter()
             .take(TERMS)
         {
-            let expressions = topology(&term["preference"]);
+            let mut expressions = topology(&term["preference"]);
+            expressions.retain(is_possible);
             if !expressions.is_empty() {
                 let weight = term["weight"].as_i64().unwrap_or_default().clamp(1, 100);
                 preferred.push(
@@ -137,6 +138,10 @@ impl Recorded {
     }
 
     fn assert_complete(&self, pod: &Value) {
+        assert!(
+            self.required.iter().all(is_possible),
+            "it requires what no node has\n{pod}"
+        );
         let node_affinity = &pod["spec"]["affinity"]["nodeAffinity"];
         if !self.required.is_empty() {
             let required = &node_affinity[REQUIRED];
@@ -164,6 +169,36 @@ impl Recorded {
             );
         }
     }
+}
+
+/// Whether a node can have the label that an expression asks for.
+fn is_possible(expression: &Value) -> bool {
+    let is_word = |text: &str| {
+        let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
+        let is_inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        text.len() <= 63
+            && is_end(text.chars().next())
+            && is_end(text.chars().next_back())
+            && text.chars().all(is_inner)
+    };
+    let is_domain = |domain: &str| {
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        };
+        domain.len() <= 253 && domain.split('.').all(is_label)
+    };
+    let key = expression["key"].as_str().unwrap_or_default();
+    let value = expression["values"][0].as_str().unwrap_or_default();
+    let is_key = match key.split_once('/') {
+        Some((domain, name)) => is_domain(domain) && is_word(name),
+        None => is_word(key),
+    };
+    is_key && (value.is_empty() || is_word(value))
 }
 
 /// The items of a list; none for any other value.

@@ -120,7 +120,10 @@ pub(super) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecutio
 pub(super) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const UNREADABLE: Verdict = Verdict::Rejected(400, "this Pod cannot be read");
 const NO_REQUEST: Verdict = Verdict::Rejected(400, "not an admission request");
-pub(super) const NO_OBJECT: Verdict = Verdict::Rejected(503, "PersistentPodState of StatefulSet web in namespace shop");
+pub(super) const NO_OBJECT: Verdict = Verdict::Rejected(
+    503,
+    "PersistentPodState of StatefulSet web in namespace shop",
+);
 
 /// All hostile cases.
 pub(crate) fn all() -> Vec<HostileCase> {
@@ -291,7 +294,7 @@ fn objects() -> Vec<HostileCase> {
         HostileCase::new("text for a weight", NO_OBJECT).with_object(|object| {
             object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into();
         }),
-        HostileCase::new("a weight out of range", NO_OBJECT).with_object(|object| {
+        HostileCase::new("a weight out of range", Verdict::Changed).with_object(|object| {
             object["spec"]["preferredPersistentTopology"][0]["weight"] = 3_000_000_000_u64.into();
         }),
         HostileCase::new("a number for a key", NO_OBJECT).with_object(|object| {

@@ -38,7 +38,15 @@ impl Spec {
         let keys = |term: &NodeTopologyTerm| term.node_topology_keys.len();
         let preferred = &self.preferred_persistent_topology;
         let required = self.required_persistent_topology.iter().map(keys).max();
-        let longest = preferred.iter().map(|term| keys(&term.preference)).max();
+        let preferences = preferred.iter().map(|term| keys(&term.preference));
+        let (index, longest) = preferences
+            .enumerate()
+            .max_by_key(|(_, length)| *length)
+            .unzip();
+        let longest_preference = format!(
+            "preferredPersistentTopology[{}].preference.nodeTopologyKeys",
+            index.unwrap_or_default()
+        );
         let lists = [
             (
                 "preferredPersistentTopology",
@@ -55,11 +63,7 @@ impl Spec {
                 required,
                 MAX_TOPOLOGY_KEYS,
             ),
-            (
-                "preferredPersistentTopology.nodeTopologyKeys",
-                longest,
-                MAX_TOPOLOGY_KEYS,
-            ),
+            (&longest_preference, longest, MAX_TOPOLOGY_KEYS),
         ];
         let (field, length, max) = lists
             .into_iter()
@@ -140,8 +144,8 @@ mod tests {
             ),
             (
                 json!({"preferredPersistentTopology": [term(1), term(65)]}),
-                "spec.preferredPersistentTopology.nodeTopologyKeys is a list of 65: list at most \
-                 64",
+                "spec.preferredPersistentTopology[1].preference.nodeTopologyKeys is a list of 65: \
+                 list at most 64",
             ),
             (
                 json!({"preferredPersistentTopology": vec![term(1); 65]}),

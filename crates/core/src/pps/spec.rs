@@ -163,7 +163,8 @@ struct Spellings {
     keys: Option<Vec<String>>,
 }
 
-// Not derived, since the keys have two names. `null` counts as missing in each.
+// Not derived, since the keys have two names. `null` and an empty list count as missing in each: a
+// looser definition than this product's may allow them.
 impl<'de> Deserialize<'de> for NodeTopologyTerm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -173,7 +174,8 @@ impl<'de> Deserialize<'de> for NodeTopologyTerm {
             keys: Option<Vec<String>>,
         }
         let term = Term::deserialize(deserializer)?;
-        let keys = term.node_topology_keys.or(term.keys);
+        let is_given = |keys: &Vec<String>| !keys.is_empty();
+        let keys = term.node_topology_keys.filter(is_given).or(term.keys);
         Ok(Self {
             node_topology_keys: keys.unwrap_or_default(),
         })
@@ -187,8 +189,10 @@ impl<'de> Deserialize<'de> for NodeTopologyTerm {
 pub struct PreferredTopologyTerm {
     /// How strongly the scheduler prefers this topology, from 1 to 100: it is added to the score of
     /// every node that matches.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
-    pub weight: i32,
+    // Wider than the schema: where another definition lets a number out of range pass, it is no
+    // reason to refuse Pods.
+    #[cfg_attr(feature = "schema", schemars(with = "i32", range(min = 1, max = 100)))]
+    pub weight: i64,
     /// The node labels of the topology. A node matches if it has the recorded values of all of
     /// them.
     pub preference: NodeTopologyTerm,
