@@ -9,8 +9,8 @@ use pps_admission::Host;
 pub(crate) struct PolicyServer;
 
 impl Host for PolicyServer {
-    fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
-        let answer = wapc_guest::host_call("kubewarden", namespace, operation, payload.as_bytes());
+    fn call(&self, capability: &str, operation: &str, payload: &str) -> Result<String, String> {
+        let answer = wapc_guest::host_call("kubewarden", capability, operation, payload.as_bytes());
         let answer = answer.map_err(|error| error.to_string())?;
         String::from_utf8(answer).map_err(|error| error.to_string())
     }

@@ -17,6 +17,7 @@ use wapc_guest::{CallResult, register_function};
 
 use host::PolicyServer;
 pub use metadata::METADATA;
+use response::{not_a_request, to_response};
 pub use settings::Settings;
 
 /// Entry point of the module: registers the functions that the host can call.
@@ -52,10 +53,10 @@ pub fn answer(payload: &[u8], host: &dyn Host) -> ValidationResponse {
                 object: request.object,
                 old_object: request.old_object,
             };
-            response::of(admit(request, settings.as_result(), host))
+            to_response(admit(request, settings.as_result(), host))
         }
         // The SDK takes any object for a request, and what is missing for empty.
-        Ok(_) => response::no_request("request.operation is missing"),
-        Err(error) => response::no_request(&error.to_string()),
+        Ok(_) => not_a_request("request.operation is missing"),
+        Err(error) => not_a_request(&error.to_string()),
     }
 }

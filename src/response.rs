@@ -2,13 +2,11 @@
 
 use kubewarden_policy_sdk::response::ValidationResponse;
 use pps_admission::{Decision, Verdict};
+use pps_core::limits::MAX_REPEATED_REASON;
 use pps_core::shorten_to;
 
-/// How many characters of a reason are kept: it may repeat a value.
-const MAX_REASON: usize = 300;
-
 /// The response to a request.
-pub(crate) fn of(decision: Decision) -> ValidationResponse {
+pub(crate) fn to_response(decision: Decision) -> ValidationResponse {
     let Decision {
         verdict,
         warnings,
@@ -41,12 +39,12 @@ pub(crate) fn of(decision: Decision) -> ValidationResponse {
 }
 
 /// The response to a payload that is no admission request.
-pub(crate) fn no_request(reason: &str) -> ValidationResponse {
+pub(crate) fn not_a_request(reason: &str) -> ValidationResponse {
     ValidationResponse {
         accepted: false,
         message: Some(format!(
             "not an admission request: {}",
-            shorten_to(MAX_REASON, reason)
+            shorten_to(MAX_REPEATED_REASON, reason)
         )),
         code: Some(400),
         mutated_object: None,

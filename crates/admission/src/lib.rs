@@ -1,4 +1,5 @@
-//! What the policy decides about an admission request, without Kubewarden and without I/O.
+//! What the policy decides about an admission request, without Kubewarden's SDK. Its only I/O are
+//! the calls of a lookup, which a [`Host`] answers.
 //!
 //! [`admit`] takes the facts of a request and answers with a [`Decision`]. The path of a Pod that
 //! is created:
@@ -16,8 +17,7 @@
 //! is deleted, [`deletion`]. [`settings`] are the policy's settings. [`injected`] is the inverse of
 //! plan and apply, for those who look at a Pod later.
 //!
-//! A [`Host`] answers the calls of a lookup: `PolicyServer` behind the Wasm module, the simulation,
-//! or a test.
+//! The [`Host`] is `PolicyServer` behind the Wasm module, the simulation, or a test.
 
 #![allow(
     missing_docs,

@@ -23,8 +23,6 @@ pub(crate) struct UnreachableSpread<'a> {
     pub(crate) min_domains: i64,
     /// How many matching Pods, this one among them, fit into the only domain.
     pub(crate) max_skew: i64,
-    /// The required label that leaves at most one domain.
-    pub(crate) requirement: &'a Requirement,
 }
 
 /// The topology spread constraints of a Pod's `spec` that required labels can make unsatisfiable.
@@ -34,7 +32,7 @@ pub(crate) struct UnreachableSpread<'a> {
 /// fixes that key's value.
 pub(crate) fn unreachable_spreads<'a>(
     spec: &'a Value,
-    required: &'a [Requirement],
+    required: &[Requirement],
 ) -> Vec<UnreachableSpread<'a>> {
     let mut unreachable = Vec::new();
     for (index, constraint) in list(&spec["topologySpreadConstraints"]).iter().enumerate() {
@@ -46,16 +44,15 @@ pub(crate) fn unreachable_spreads<'a>(
             && is_hard
             && !counts_all_nodes
             && let Some(topology_key) = constraint["topologyKey"].as_str()
-            && let Some(requirement) = required
+            && required
                 .iter()
-                .find(|required| fixes(&required.key, topology_key))
+                .any(|required| fixes(&required.key, topology_key))
         {
             unreachable.push(UnreachableSpread {
                 index,
                 topology_key,
                 min_domains,
                 max_skew,
-                requirement,
             });
         }
     }
@@ -175,7 +172,6 @@ mod tests {
             topology_key: ZONE,
             min_domains: 2,
             max_skew: 4,
-            requirement: &required[1],
         };
         assert_eq!(unreachable_spreads(&spec, &required), [expected]);
     }

@@ -50,11 +50,7 @@ pub struct Candidate<'a> {
 
 /// Whether a PPS with this target can govern a workload: it targets the workload and is not
 /// terminating. An alias targets no workload.
-pub fn may_govern(
-    workload: &TargetReference,
-    target: &TargetReference,
-    is_terminating: bool,
-) -> bool {
+fn may_govern(workload: &TargetReference, target: &TargetReference, is_terminating: bool) -> bool {
     !is_terminating && target.is_same_workload(workload)
 }
 

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::limits::MAX_REPEATED_REASON;
+
 /// A value that cannot be read as its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
@@ -25,9 +27,6 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// How many characters of a reason are kept: it may repeat a value.
-const MAX_REASON: usize = 300;
-
 /// Reads a value as a type. `path` says where the value is, such as `spec`; empty for an object.
 pub fn read<'de, T: Deserialize<'de>>(path: &str, value: &'de Value) -> Result<T, ReadError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
@@ -40,7 +39,7 @@ pub fn read<'de, T: Deserialize<'de>>(path: &str, value: &'de Value) -> Result<T
         };
         ReadError {
             path: shorten(&path),
-            reason: shorten_to(MAX_REASON, &error.inner().to_string()),
+            reason: shorten_to(MAX_REPEATED_REASON, &error.inner().to_string()),
         }
     })
 }

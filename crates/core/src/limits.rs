@@ -45,6 +45,8 @@ pub const MAX_REASON_LENGTH: usize = 1024;
 pub const MAX_CONDITION_MESSAGE_LENGTH: usize = 32 * 1024;
 /// Errors or warnings that one answer lists. It says how many more there are.
 pub const MAX_MESSAGES: usize = 20;
+/// Characters of another program's or parser's reason that a message repeats: it may hold a value.
+pub const MAX_REPEATED_REASON: usize = 400;
 /// Items in a list of a Pod's required node affinity, together with what is injected: its terms,
 /// and the expressions in a term. A topology is added to each term, after a comparison with each of
 /// its expressions.

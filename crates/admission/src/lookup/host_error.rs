@@ -1,10 +1,8 @@
 //! What the host's error texts mean. A text is all that a policy gets of a failed host call.
 
+use pps_core::limits::MAX_REPEATED_REASON;
 use pps_core::pps::KIND;
 use pps_core::shorten_to;
-
-/// How many characters of a text are kept.
-const MAX_REASON: usize = 400;
 
 /// The causes that lead to different answers.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +72,7 @@ fn shorten(text: &str) -> String {
         .collect::<Vec<_>>()
         .join(" ");
     shorten_to(
-        MAX_REASON,
+        MAX_REPEATED_REASON,
         line.trim_start_matches("Host error: ")
             .trim_end_matches('.'),
     )
@@ -281,6 +279,6 @@ mod tests {
         let HostError::Other(reason) = parse(&"é".repeat(1000)) else {
             panic!()
         };
-        assert_eq!(reason.chars().count(), MAX_REASON + 1);
+        assert_eq!(reason.chars().count(), MAX_REPEATED_REASON + 1);
     }
 }

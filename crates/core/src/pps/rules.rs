@@ -46,7 +46,7 @@ pub(super) fn has_stable_names() -> Value {
     }])
 }
 
-/// The spec persists something, or belongs to an [alias](crate::alias).
+/// The spec persists something, or belongs to an [alias](crate::governing).
 pub(super) fn persists_something() -> Value {
     let list = |field: &str| format!("has(self.{field}) && size(self.{field}) > 0");
     let rule = format!(
