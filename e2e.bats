@@ -56,7 +56,7 @@ patched() { jq -r '.patch // "" | @base64d' <<<"$output" | grep -q -- "$1"; }
 @test "accepts a Pod when the lookup fails with onLookupFailure=accept" {
     play failure-accepted --settings-json '{"onLookupFailure": "accept"}'
     allowed true
-    [[ "$(jq -r '.warnings[0]' <<<"$output")" == *"without its state" ]]
+    [[ "$(jq -r '.warnings[0]' <<<"$output")" == "this Pod starts without its recorded state: "* ]]
 }
 
 @test "refuses a weight of 0" {
@@ -87,5 +87,5 @@ patched() { jq -r '.patch // "" | @base64d' <<<"$output" | grep -q -- "$1"; }
     run bash -c '"$@" 2>&1' _ "$KWCTL" run --request-path testdata/cases/rule-04-no-entry/request.json \
         --settings-json '{"onLookupFailure": "ignore"}' "$WASM"
     [ "$status" -ne 0 ]
-    [[ "$output" == *'settings.onLookupFailure is "ignore": set it to "reject" or "accept"'* ]]
+    [[ "$output" == *'settings.onLookupFailure: unknown variant `ignore`, expected `reject` or `accept`'* ]]
 }
