@@ -30,7 +30,7 @@ pub struct Namespace<'a> {
 /// What a lookup finds for a Pod of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    Governing(GoverningPps),
+    Governing(Box<GoverningPps>),
     /// Only the terminating object of this name targets the workload, and has a state of the Pod.
     Terminating(String),
     Nothing,
@@ -69,7 +69,8 @@ impl<'a> Namespace<'a> {
                 return Ok(Found::Nothing);
             };
             if !found.is_terminating() {
-                return Ok(Found::Governing(versioned.read_governing(found, pod)?));
+                let governing = versioned.read_governing(found, pod)?;
+                return Ok(Found::Governing(governing.into()));
             }
             Ok(match recorded_state(&found.object["status"], pod) {
                 Ok(None) => Found::Nothing,

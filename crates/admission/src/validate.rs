@@ -182,18 +182,13 @@ impl Review {
             let Some(before) = before.filter(|before| is_valid(before)) else {
                 continue;
             };
-            let (what, is_same) = match field {
-                "apiVersion" => ("its group", group_of(before) == group_of(text)),
-                _ => ("it", before == text),
+            let (what, [was, is]) = match field {
+                "apiVersion" => ("its group", [before, text].map(group_of)),
+                _ => ("it", [before, text]),
             };
-            if !is_same {
+            if was != is {
                 let remedy = format!(
-                    "{what} cannot change from \"{}\"; create another PersistentPodState instead",
-                    if field == "apiVersion" {
-                        group_of(before)
-                    } else {
-                        before
-                    }
+                    "{what} cannot change from \"{was}\"; create another PersistentPodState instead"
                 );
                 self.refuse(&path, value, &remedy);
             }
@@ -266,26 +261,8 @@ impl Review {
             &spec["persistentPodAnnotations"],
             MAX_ANNOTATIONS,
         );
-        let mut sources: Vec<(&str, &Value)> = Vec::new();
+        self.check_sources(&annotations);
         for (path, annotation) in &annotations {
-            let (key, source) = if annotation.is_object() {
-                (&annotation["key"], &annotation["valueFrom"])
-            } else {
-                (*annotation, &Value::Null)
-            };
-            if let Some(key) = key.as_str() {
-                match sources.iter().find(|(listed, _)| *listed == key) {
-                    None => sources.push((key, source)),
-                    Some((_, first)) if *first == source => {}
-                    Some(_) => {
-                        let remedy = format!(
-                            "{} is listed before with another one; list it once",
-                            shorten(key)
-                        );
-                        self.refuse(&format!("{path}.valueFrom"), source, &remedy);
-                    }
-                }
-            }
             if annotation.is_object() {
                 self.check_annotation_key(&format!("{path}.key"), &annotation["key"], rules);
                 self.check_choice(
@@ -385,6 +362,32 @@ impl Review {
                         key,
                         "use a node label key, such as topology.kubernetes.io/zone",
                     );
+                }
+            }
+        }
+    }
+
+    /// Checks that no annotation is listed with two sources: only one of them can be recorded.
+    fn check_sources(&mut self, annotations: &[(String, &Value)]) {
+        let mut sources: Vec<(&str, &Value)> = Vec::new();
+        for (path, annotation) in annotations {
+            let (key, source) = match annotation.as_str() {
+                Some(key) => (key, &Value::Null),
+                None => (
+                    annotation["key"].as_str().unwrap_or_default(),
+                    &annotation["valueFrom"],
+                ),
+            };
+            if key.is_empty() {
+                continue;
+            }
+            match sources.iter().find(|(listed, _)| *listed == key) {
+                None => sources.push((key, source)),
+                Some((_, first)) if *first == source => {}
+                Some(_) => {
+                    let key = shorten(key);
+                    let remedy = format!("{key} is listed before with another one; list it once");
+                    self.refuse(&format!("{path}.valueFrom"), source, &remedy);
                 }
             }
         }

@@ -78,7 +78,7 @@ pub(crate) fn governing(
     pod: &str,
 ) -> Option<GoverningPps> {
     match Namespace::new(&host(cluster), &cluster.namespace).find(workload, pod) {
-        Ok(Found::Governing(governing)) => Some(governing),
+        Ok(Found::Governing(governing)) => Some(*governing),
         _ => None,
     }
 }
