@@ -99,9 +99,7 @@ pub(crate) fn state_of(status: &Value, pod: &str) -> Option<Value> {
 /// the other form as it counts.
 pub(crate) fn hides_states(object: &Value) -> bool {
     let status = &object["status"];
-    let shown = status["podStates"]
-        .as_object()
-        .map_or(0, |states| states.len());
+    let shown = status["podStates"].as_object().map_or(0, Map::len);
     let shows_all = status["recorded"]
         .as_u64()
         .is_some_and(|count| shown > 0 && count <= shown as u64);
