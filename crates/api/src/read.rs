@@ -156,7 +156,8 @@ impl Reader {
         objects: u32,
     ) -> Result<PageBody, Failure> {
         let limit = self.limit();
-        let page = source.clone().page(token, objects, limit.bytes, None);
+        // On the heap, since callers await many of these at once.
+        let page = Box::pin(source.clone().page(token, objects, limit.bytes, None));
         let page = timeout(limit.within, page)
             .await
             .unwrap_or(Err(Failure::Silent(limit.within)));
