@@ -40,9 +40,10 @@ use pps_recorder::facts::{
 /// stores, which is 1.5 MiB. A page is in memory as a whole, while only a small part of each object
 /// is kept.
 const LARGE_OBJECTS_PAGE_SIZE: u32 = 50;
-/// Page size of workloads. Those of custom kinds can be large.
-const WORKLOADS_PAGE_SIZE: u32 = 100;
-const PODS_PAGE_SIZE: u32 = 250;
+/// Page size of custom workloads, which can be large.
+const CUSTOM_WORKLOADS_PAGE_SIZE: u32 = 100;
+/// Page size of built-in kinds. The API server compresses no page of less than 128 KiB.
+const PAGE_SIZE: u32 = 250;
 /// After a definition has changed, each API server takes a moment until it serves objects
 /// accordingly.
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
@@ -140,7 +141,7 @@ impl Watches {
             number: 0,
         };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = self.namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE);
+        let source = self.namespaced::<StatefulSet>(PAGE_SIZE);
         self.follow(
             "statefulsets",
             None,
@@ -156,9 +157,13 @@ impl Watches {
         let (name, naming) = (resource_name(&resource), resource.naming.clone());
         let api = api_resource(resource);
         let namespace = self.namespace.as_deref();
-        let source =
-            Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE)
-                .with_any_list_kind();
+        let source = Source::new::<DynamicObject>(
+            self.client.clone(),
+            &api,
+            namespace,
+            CUSTOM_WORKLOADS_PAGE_SIZE,
+        )
+        .with_any_list_kind();
         let read = |object: &str| objects::read_custom_workload(object, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
         self.follow(
@@ -202,7 +207,7 @@ impl Watches {
     }
 
     pub(crate) async fn watch_namespaces(self, selector: String) -> StoreWentBack {
-        let source = self.cluster::<Namespace>(PODS_PAGE_SIZE).only_metadata();
+        let source = self.cluster::<Namespace>(PAGE_SIZE).only_metadata();
         let (source, read) = (source.selected(&selector), objects::read_namespace);
         self.follow(
             "namespaces",
@@ -216,7 +221,7 @@ impl Watches {
     }
 
     pub(crate) async fn watch_pods(self, relist: Relist) -> StoreWentBack {
-        let source = self.namespaced::<Pod>(PODS_PAGE_SIZE);
+        let source = self.namespaced::<Pod>(PAGE_SIZE);
         let read = |object: &str| objects::read_pod(object, &self.interest);
         let relisting = Relisting::new(relist, Duration::ZERO);
         self.follow("pods", None, source, relisting, read, Observation::Pods)
@@ -224,7 +229,7 @@ impl Watches {
     }
 
     pub(crate) async fn watch_nodes(self, relist: Relist) -> StoreWentBack {
-        let source = self.cluster::<Node>(PODS_PAGE_SIZE).only_metadata();
+        let source = self.cluster::<Node>(PAGE_SIZE).only_metadata();
         let read = |object: &str| objects::read_node(object, &self.interest);
         let relisting = Relisting::new(relist, Duration::ZERO);
         self.follow("nodes", None, source, relisting, read, Observation::Nodes)

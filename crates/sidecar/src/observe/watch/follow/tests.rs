@@ -207,7 +207,7 @@ async fn a_watch_that_waits_stays_down_when_a_list_beside_it_works_again() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_on_which_nothing_comes_is_noticed_within_a_minute() {
     for (silent, before) in [
-        ("limit=100", r#"{"metadata": "#),
+        ("limit=250", r#"{"metadata": "#),
         ("watch=true", ""),
         ("watch=true", r#"{"type": "ADDED", "object": "#),
     ] {
