@@ -23,6 +23,8 @@ pub(crate) const HEALTHY: [&str; 3] = ["AllRecorded", "WaitingForPods", "Replica
 pub(crate) struct ExpectedStatus {
     pub(crate) entries: BTreeMap<String, PodState>,
     pub(crate) target_uid: Option<String>,
+    /// Whether the status may also go on naming the former workload.
+    pub(crate) may_keep_target: bool,
     pub(crate) desired: Option<i32>,
     pub(crate) generation: i64,
     /// The reasons that the condition may give.
@@ -286,6 +288,7 @@ pub(crate) fn expected_status_with(
     let expect = |entries, reason, desired| ExpectedStatus {
         entries,
         target_uid: base.target_uid.clone(),
+        may_keep_target: false,
         desired,
         generation: object.generation,
         reasons: vec![reason],
@@ -474,12 +477,14 @@ pub(crate) fn expected_status_with(
                 is_wanted,
                 holder,
             );
-        waits_for_former |= is_replaced
-            && options.retention != RetentionPolicy::Retain
-            && (holder == NameHolder::Former
-                || (is_held && (!stays || absence == Some(NodeAbsence::ConfirmedGone))));
         let is_counted = object.target == 2 && present.is_some() && (!is_former || may_be_renewed);
         let is_surplus = is_counted && !is_tried(&pod_name);
+        let may_wait = is_replaced && options.retention != RetentionPolicy::Retain;
+        let is_held_drop = is_held && (!stays || absence == Some(NodeAbsence::ConfirmedGone));
+        waits_for_former |=
+            may_wait && (holder == NameHolder::Former || (is_held_drop && !is_surplus));
+        // One that is surplus may be dropped now, or wait for the end of a round.
+        expected.may_keep_target |= may_wait && is_held_drop && is_surplus;
         if stays || is_held || is_surplus {
             if absence == Some(NodeAbsence::Overdue) {
                 expected.confirmations.push(before.node_name.clone());
