@@ -60,13 +60,18 @@ impl Expected {
             Value::Object(fields) => fields,
             _ => return None,
         };
-        for (field, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-            match (field.as_str(), value.as_str()) {
-                ("onLookupFailure", Some("accept")) => {
-                    settings.on_lookup_failure = OnLookupFailure::Accept;
+        // A null is as good as a field that is missing, but an unknown field is a mistake.
+        for (field, value) in &fields {
+            match (field.as_str(), value) {
+                ("onLookupFailure" | "annotations", Value::Null) => {}
+                ("onLookupFailure", value) => {
+                    settings.on_lookup_failure = match value.as_str()? {
+                        "accept" => OnLookupFailure::Accept,
+                        "reject" => OnLookupFailure::Reject,
+                        _ => return None,
+                    };
                 }
-                ("onLookupFailure", Some("reject")) => {}
-                ("annotations", None) => settings.annotations = rules(value)?,
+                ("annotations", value) => settings.annotations = rules(value)?,
                 _ => return None,
             }
         }
@@ -95,21 +100,24 @@ impl Expected {
     }
 }
 
+fn patterns(list: &Value) -> Option<Vec<String>> {
+    let mut patterns = Vec::new();
+    for value in list.as_array()? {
+        patterns.push(pattern(value)?.to_owned());
+    }
+    Some(patterns)
+}
+
 fn rules(value: &Value) -> Option<Rules> {
     let mut rules = Rules::default();
-    for (list, value) in value
-        .as_object()?
-        .iter()
-        .filter(|(_, value)| !value.is_null())
-    {
-        let patterns = value
-            .as_array()?
-            .iter()
-            .map(|value| pattern(value).map(str::to_owned));
-        let patterns: Option<Vec<String>> = patterns.collect();
+    for (list, value) in value.as_object()? {
+        let patterns = match value {
+            Value::Null => None,
+            value => Some(patterns(value)?),
+        };
         match list.as_str() {
-            "allow" => rules.allow = Some(patterns?),
-            "deny" => rules.deny = patterns?,
+            "allow" => rules.allow = patterns,
+            "deny" => rules.deny = patterns.unwrap_or_default(),
             _ => return None,
         }
     }
