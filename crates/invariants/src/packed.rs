@@ -179,7 +179,8 @@ impl<'a> Table<'a> {
             .filter(|(_, cell)| **cell != "-")
         {
             let (kind, key, _) = &self.columns[at];
-            let value = if *cell == "=" && *kind == "label" {
+            // No longer name is repeated.
+            let value = if *cell == "=" && *kind == "label" && node.len() <= 256 {
                 node.clone()
             } else {
                 self.value(at, cell)?
