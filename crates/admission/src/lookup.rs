@@ -226,9 +226,9 @@ impl VersionedNamespace<'_> {
         })
     }
 
-    /// Whether the cluster's definition hides states of an object, of which `masked` is a part. If
-    /// that is possible, the whole status decides: the definition may be this product's again, and
-    /// all states recorded again.
+    /// Whether the cluster's definition hides states of an object. `masked` is a part of the object.
+    /// If that is possible, the whole status decides: the definition may be this product's again,
+    /// and all states recorded again.
     fn hides_states(self, name: &str, masked: &Value) -> Result<bool, LookupError> {
         if !hides_states(masked) {
             return Ok(false);

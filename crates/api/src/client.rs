@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Limited};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tower::util::MapResponseLayer;
 
-use crate::describe::{describe_json, root_cause};
+use crate::describe::describe_json;
 use crate::failure::{Failure, Refusal};
 
 /// The largest body of an error response that is read, in bytes.
 pub const LARGEST_REFUSAL: usize = 1 << 20;
 /// The longest time without a byte of a body.
 pub const LONGEST_SILENCE: Duration = Duration::from_mins(1);
+/// How long an answer may take, however steadily it arrives: meanwhile it may hold up other lists.
+/// The API server gives up after a minute itself.
+pub(crate) const LONGEST_ANSWER: Duration = Duration::from_mins(2);
 
 /// How much of an answer is waited for and read.
 #[derive(Clone, Copy, Debug)]
@@ -85,26 +88,48 @@ pub(crate) async fn exchange<T: DeserializeOwned>(
 ) -> Result<T, Failure> {
     // On the heap, since callers await many of these at once.
     let exchange = Box::pin(async {
-        let (head, body) = client.send(request).await?.into_parts();
-        if head.status.is_success() {
-            let body = collect(body, limit.bytes).await?;
-            return serde_json::from_slice(&body)
-                .map_err(|error| Failure::Unreadable(describe_json(&error)));
-        }
-        // Without its body, a refusal still has its code, and says how long to wait.
-        let body = collect(body, LARGEST_REFUSAL).await.unwrap_or_default();
-        Err(Refusal::of_answer(&head, &body).into())
+        let body = success(client.send(request).await?).await?;
+        let body = collect(body, limit.bytes).await?;
+        serde_json::from_slice(&body).map_err(|error| Failure::Unreadable(describe_json(&error)))
     });
     timeout(limit.within, exchange)
         .await
         .unwrap_or(Err(Failure::Silent(limit.within)))
 }
 
-async fn collect(body: Body, most: usize) -> Result<Bytes, Failure> {
-    match Limited::new(body, most).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(most)),
-        Err(error) => Err(Failure::Unreachable(root_cause(&*error))),
+/// The body of a successful answer. Any other answer is a refusal.
+pub(crate) async fn success(answer: Response<Body>) -> Result<Body, Failure> {
+    let (head, body) = answer.into_parts();
+    if head.status.is_success() {
+        return Ok(body);
+    }
+    // Without its body, a refusal still has its code, and says how long to wait.
+    let body = collect(body, LARGEST_REFUSAL).await.unwrap_or_default();
+    Err(Refusal::of_answer(&head, &body).into())
+}
+
+/// Reads a body of at most so many bytes.
+pub(crate) async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, Failure> {
+    let read = async {
+        let mut bytes = Vec::new();
+        while let Some(data) = next_data(&mut body).await? {
+            if bytes.len() + data.len() > most {
+                return Err(Failure::TooLarge(most));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    };
+    timeout(LONGEST_ANSWER, read)
+        .await
+        .unwrap_or(Err(Failure::Silent(LONGEST_ANSWER)))
+}
+
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+    let frame = timeout(LONGEST_SILENCE, body.frame()).await;
+    match frame.map_err(|_| Failure::Silent(LONGEST_SILENCE))? {
+        Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
+        None => Ok(None),
     }
 }
 

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, header};
-use http_body_util::BodyExt;
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::core::Request as Requests;
@@ -14,17 +12,13 @@ use kube::{Client, Resource};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::client::{LARGEST_REFUSAL, LONGEST_SILENCE};
-use crate::failure::{Failure, Refusal};
+use crate::client::{collect, success};
+use crate::failure::Failure;
 use crate::stream::{Page, text_of};
 
 /// How long the API server may take to begin an answer. It gives up on a list after a minute
 /// itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an answer may take, however steadily it arrives: meanwhile it may hold up other lists.
-/// The API server gives up after a minute itself.
-const LONGEST_ANSWER: Duration = Duration::from_mins(2);
-
 /// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
 pub const LARGEST_PAGE: usize = 32 << 20;
 /// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which
@@ -229,15 +223,7 @@ impl Source {
             request.headers_mut().insert(header::ACCEPT, accept);
         }
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
-        let (head, body) = response
-            .map_err(|_| Failure::Silent(RESPONSE_TIMEOUT))??
-            .into_parts();
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        // Without its body, a refusal still has its code, and says how long to wait.
-        let body = collect(body, LARGEST_REFUSAL).await.unwrap_or_default();
-        Err(Refusal::of_answer(&head, &body).into())
+        success(response.map_err(|_| Failure::Silent(RESPONSE_TIMEOUT))??).await
     }
 
     fn accept(&self, metadata_kind: &str) -> String {
@@ -249,35 +235,11 @@ impl Source {
     }
 }
 
-/// Reads a body of at most so many bytes.
-async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, Failure> {
-    let read = async {
-        let mut bytes = Vec::new();
-        while let Some(data) = next_data(&mut body).await? {
-            if bytes.len() + data.len() > most {
-                return Err(Failure::TooLarge(most));
-            }
-            bytes.extend_from_slice(&data);
-        }
-        Ok(bytes)
-    };
-    timeout(LONGEST_ANSWER, read)
-        .await
-        .unwrap_or(Err(Failure::Silent(LONGEST_ANSWER)))
-}
-
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Failure> {
-    let frame = timeout(LONGEST_SILENCE, body.frame()).await;
-    match frame.map_err(|_| Failure::Silent(LONGEST_SILENCE))? {
-        Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
-        None => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
 
+    use bytes::Bytes;
     use http_body_util::StreamBody;
     use hyper::body::Frame;
     use k8s_openapi::api::core::v1::Pod;
@@ -328,7 +290,10 @@ mod tests {
         let source = Source::new::<Pod>(Client::new(answer, "n"), &(), None, 250);
         let page = source.page(None, 250, LARGEST_PAGE, Some(pages.clone()));
         let page = timeout(Duration::from_mins(3), page).await.unwrap();
-        assert!(matches!(page, Err(Failure::Silent(LONGEST_ANSWER))));
+        assert!(matches!(
+            page,
+            Err(Failure::Silent(crate::client::LONGEST_ANSWER))
+        ));
         assert_eq!(pages.available_permits(), 1);
     }
 
