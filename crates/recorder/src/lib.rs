@@ -1,11 +1,21 @@
 //! What the sidecar records, decided without a cluster: facts come in, writes go out.
 //!
+//! ```text
+//! fact ──▶ Cluster ──dirty──▶ Ledger ──view──▶ decide ──▶ write ──▶ (sent by the sidecar)
+//!                                ▲                                         │
+//!                                └──────────────── outcome ────────────────┘
+//! ```
+//!
 //! | module | question |
 //! |---|---|
 //! | [`facts`] | what is kept in memory of each watched object? |
-//! | [`decide`] | which writes follow from the facts? |
+//! | `cluster` | what do the watches show, and what does a fact make dirty? |
+//! | `ledger` | what has the API server of each PPS, and how far is its recording? |
+//! | `decide` | which writes follow? |
+//! | [`Recorder`] | how do these work together? |
+//! | [`timing`] | when is a write, a lookup or an eviction due? |
 //! | [`mod@record`] | which state of a running Pod is recorded? |
-//! | [`workload`] | which Pod names does a workload want, and which recorded states are kept? |
+//! | [`workload`] | which recorded states are kept? |
 //! | [`demand`] | which Pods does a workload's spec ask for? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
 //! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
@@ -21,12 +31,25 @@
     reason = "not a public API: where a name says everything, a comment would repeat it"
 )]
 
-pub mod decide;
+mod cluster;
+mod counts;
+mod decide;
 pub mod demand;
 pub mod facts;
 pub mod generate;
 pub mod kinds;
+mod ledger;
 pub mod record;
+mod recorder;
 pub mod recording;
+pub mod timing;
 pub mod whitelist;
 pub mod workload;
+
+pub use self::cluster::Fact;
+pub use self::counts::Counts;
+pub use self::decide::eviction::PodEviction;
+pub use self::decide::generated::GeneratedPps;
+pub use self::decide::status::{LossCheck, StatusWrite};
+pub use self::ledger::{Absence, BoundPod, CompactForm, CompactLimits, StatusOutcome, Work};
+pub use self::recorder::{Recorder, StatusDecision};

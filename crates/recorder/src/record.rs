@@ -4,46 +4,42 @@ use pps_core::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 
 use crate::facts::{NodeFact, PodFact};
 
-/// A node of this name, and whether it has only just appeared: the controller that labels it with
-/// its zone may not have run yet.
-pub type Place<'a> = (&'a str, &'a NodeFact, bool);
+/// The node on which a Pod runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub name: &'a str,
+    pub node: &'a NodeFact,
+    /// Whether it has only just appeared: the controller that labels it with its zone may not have
+    /// run yet.
+    pub is_new: bool,
+}
 
-/// The state to record for a Pod that is Ready on this node and not terminating. `before` is the
+/// The state to record for a Pod that is Ready at this place and not terminating. `before` is the
 /// state that was recorded for a Pod of that name earlier.
 ///
 /// Labels are read from the node each time; only those that a new node of the recorded name does
 /// not have yet are kept. An empty or missing annotation never replaces a recorded value: a network
 /// plugin writes it only after the Pod has started, and blanks it when it tears the Pod down.
-pub fn record(
-    spec: &Spec,
-    pod: &PodFact,
-    (node_name, node, is_node_new): Place<'_>,
-    before: Option<&PodState>,
-) -> PodState {
-    let awaited = before.filter(|before| is_node_new && before.node_name == node_name);
-    let awaited_label = |key: &str| awaited?.node_topology_labels.get(key).map(String::as_str);
-    let label = |key: &str| {
-        Some((
-            key.to_owned(),
-            node.label(key).or_else(|| awaited_label(key))?.to_owned(),
-        ))
+pub fn record(spec: &Spec, pod: &PodFact, place: Place<'_>, before: Option<&PodState>) -> PodState {
+    let keeps_labels = before.filter(|before| place.is_new && before.node_name == place.name);
+    let mut state = PodState {
+        node_name: place.name.to_owned(),
+        ..PodState::default()
     };
-    let annotation = |wanted: &PodAnnotation| {
-        let known = || before?.annotations.get(&wanted.key).cloned();
-        Some((
-            wanted.key.clone(),
-            current_value(wanted, pod).or_else(known)?,
-        ))
-    };
-    PodState {
-        node_name: node_name.to_owned(),
-        node_topology_labels: spec.topology_keys().filter_map(label).collect(),
-        annotations: spec
-            .persistent_pod_annotations
-            .iter()
-            .filter_map(annotation)
-            .collect(),
+    for key in spec.topology_keys() {
+        let kept = keeps_labels.and_then(|before| before.node_topology_labels.get(key));
+        let value = place.node.label(key).map(str::to_owned);
+        if let Some(value) = value.or_else(|| kept.cloned()) {
+            state.node_topology_labels.insert(key.to_owned(), value);
+        }
     }
+    for wanted in &spec.persistent_pod_annotations {
+        let known = before.and_then(|before| before.annotations.get(&wanted.key));
+        if let Some(value) = current_value(wanted, pod).or_else(|| known.cloned()) {
+            state.annotations.insert(wanted.key.clone(), value);
+        }
+    }
+    state
 }
 
 /// The topology keys of the spec that a node has no label for, sorted and without repeats.
@@ -68,29 +64,54 @@ fn current_value(wanted: &PodAnnotation, pod: &PodFact) -> Option<String> {
     }
 }
 
+/// Where a Pod was bound, compared with its recorded state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Placement {
+    /// No label of its topology is recorded.
+    Unrecorded,
+    RecordedNode,
+    /// Another node with all required values that are recorded.
+    RequiredTopology,
+    Elsewhere,
+}
+
+impl Placement {
+    pub const ALL: [Self; 4] = [
+        Self::Unrecorded,
+        Self::RecordedNode,
+        Self::RequiredTopology,
+        Self::Elsewhere,
+    ];
+}
+
 /// Compares the node to which a Pod was bound with its recorded state.
 pub(crate) fn compare_placement(
     spec: &Spec,
     state: Option<&PodState>,
     name: &str,
     node: Option<&NodeFact>,
-) -> &'static str {
-    let recorded = |key: &str| state?.node_topology_labels.get(key).map(String::as_str);
-    if spec.topology_keys().all(|key| recorded(key).is_none()) {
-        return "unrecorded";
+) -> Placement {
+    let Some(state) = state else {
+        return Placement::Unrecorded;
+    };
+    let labels = &state.node_topology_labels;
+    if spec.topology_keys().all(|key| !labels.contains_key(key)) {
+        return Placement::Unrecorded;
     }
-    if state.is_some_and(|state| state.node_name == name) {
-        return "recorded_node";
+    if state.node_name == name {
+        return Placement::RecordedNode;
     }
     let mut required = spec
         .required_keys()
-        .filter_map(|key| Some((key, recorded(key)?)))
+        .filter_map(|key| Some((key, labels.get(key)?.as_str())))
         .peekable();
-    let has = |(key, value): (&str, &str)| node.and_then(|node| node.label(key)) == Some(value);
-    if required.peek().is_some() && required.all(has) {
-        "required_topology"
+    let is_any_required = required.peek().is_some();
+    if is_any_required
+        && required.all(|(key, value)| node.and_then(|node| node.label(key)) == Some(value))
+    {
+        Placement::RequiredTopology
     } else {
-        "elsewhere"
+        Placement::Elsewhere
     }
 }
 
@@ -133,7 +154,12 @@ mod tests {
         let node = NodeFact {
             labels: pairs(&[("zone", "a")]),
         };
-        record(&spec(), &pod, ("node-1", &node, false), before)
+        let place = Place {
+            name: "node-1",
+            node: &node,
+            is_new: false,
+        };
+        record(&spec(), &pod, place, before)
     }
 
     #[test]
@@ -151,12 +177,12 @@ mod tests {
                 labels: vec![(key.into(), value.into())],
             };
             let before = on("a", &[("zone", "z"), ("host", "a"), ("unnamed", "x")]);
-            record(
-                &spec(),
-                &PodFact::default(),
-                (node_name, &node, is_node_new),
-                Some(&before),
-            )
+            let place = Place {
+                name: node_name,
+                node: &node,
+                is_new: is_node_new,
+            };
+            record(&spec(), &PodFact::default(), place, Some(&before))
         };
         assert_eq!(
             recorded("a", true, ("host", "b")),

@@ -22,6 +22,14 @@ pub enum Put<F> {
     Changed(F),
 }
 
+/// What an [`Update`] changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes<K, F> {
+    /// Objects with their new facts, or with none if they are gone.
+    pub objects: Vec<(K, Option<F>)>,
+    pub ends_list: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Store<K, F> {
     facts: HashMap<K, F>,
@@ -41,21 +49,21 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.values()
     }
 
-    /// What an update changes: objects with their new facts, or with none if they are gone. Also
-    /// whether it ends a list. The caller applies the changes.
-    pub fn changes<G>(&mut self, update: Update<K, G>) -> (Vec<(K, Option<G>)>, bool) {
-        match update {
-            Update::Begin(revision) => self.begin(revision),
-            Update::Apply(key, fact) => return (vec![(key, Some(fact))], false),
-            Update::Delete(key) => return (vec![(key, None)], false),
-            Update::Done => {
-                return (
-                    self.done().into_iter().map(|key| (key, None)).collect(),
-                    true,
-                );
+    /// What an update changes. The caller applies the changes.
+    pub fn changes<G>(&mut self, update: Update<K, G>) -> Changes<K, G> {
+        let (objects, ends_list) = match update {
+            Update::Begin(revision) => {
+                self.begin(revision);
+                (Vec::new(), false)
             }
-        }
-        (Vec::new(), false)
+            Update::Apply(key, fact) => (vec![(key, Some(fact))], false),
+            Update::Delete(key) => (vec![(key, None)], false),
+            Update::Done => {
+                let deleted = self.done().into_iter();
+                (deleted.map(|key| (key, None)).collect(), true)
+            }
+        };
+        Changes { objects, ends_list }
     }
 
     /// Applies an update. Returns the keys that were added, changed or removed, and whether it ends
@@ -64,12 +72,13 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
     where
         F: PartialEq,
     {
-        let (mut changes, is_done) = self.changes(update);
-        changes.retain_mut(|(key, fact)| match fact.take() {
+        let mut changes = self.changes(update);
+        changes.objects.retain_mut(|(key, fact)| match fact.take() {
             Some(fact) => self.put(key, fact) != Put::Known,
             None => self.remove(key).is_some(),
         });
-        (changes.into_iter().map(|(key, _)| key).collect(), is_done)
+        let changed = changes.objects.into_iter().map(|(key, _)| key).collect();
+        (changed, changes.ends_list)
     }
 
     pub fn count(&self) -> usize {

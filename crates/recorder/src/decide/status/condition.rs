@@ -7,10 +7,14 @@ use pps_core::limits::MAX_MESSAGES;
 use pps_core::size::nearly_full;
 use pps_core::{DEFAULT_NAMESPACE_SELECTOR, Reason, successor_of};
 
-use super::View;
-use crate::decide::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
-use crate::decide::tracked_pps::TrackedPps;
-use crate::decide::workloads::KindCoverage;
+use super::fit::FittedChanges;
+use super::form::FormDecision;
+use super::view::View;
+use crate::cluster::KindCoverage;
+use crate::facts::PpsStatus;
+use crate::ledger::TrackedPps;
+use crate::ledger::capacity::OBJECT_OVERHEAD;
+use crate::ledger::entry_change::EntryChange;
 use crate::record::missing_keys;
 use crate::recording::{RECORDING, Recording};
 
@@ -19,7 +23,7 @@ const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annot
 
 /// What keeps a PPS from recording, if anything does.
 pub(crate) fn obstacle(view: &View<'_>) -> Option<Recording> {
-    let target = &view.pps.fact.spec.target_ref;
+    let target = &view.spec().target_ref;
     let (kind, group_version) = (&target.kind, &target.api_version);
     if let Some(selector) = view.excluded_by {
         let namespace = &view.key.namespace;
@@ -80,7 +84,7 @@ pub(super) fn capacity(
     pps: &TrackedPps,
     fitted: &FittedChanges,
     recorded: usize,
-    stays_compact: bool,
+    form: &FormDecision,
     size_limit: usize,
 ) -> Option<Recording> {
     if !fitted.deferred.is_empty() {
@@ -91,17 +95,15 @@ pub(super) fn capacity(
         return Some(Recording::not(Reason::CapacityExceeded, message));
     }
     let kib = size_limit / 1024;
-    let message = if stays_compact {
+    let message = if matches!(form, FormDecision::StayCompact) {
         format!(
             "{CAPACITY_ADVICE}: the object keeps the compact form, since in podStates its \
              {recorded} states would take more than the {kib} KiB that an object can have"
         )
     } else {
-        let mut conditions = pps.fact.status.header.conditions.iter();
-        let was_near = conditions.any(|condition| {
-            condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
-        });
-        let percent = nearly_full(fitted.sizes.stored + OBJECT_OVERHEAD, size_limit, was_near)?;
+        let size = fitted.sizes.stored + OBJECT_OVERHEAD;
+        let was_near = was_near_capacity(&pps.observed.status);
+        let percent = nearly_full(size, size_limit, was_near)?;
         format!(
             "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {kib} KiB that an \
              object can have"
@@ -111,6 +113,12 @@ pub(super) fn capacity(
         ok: true,
         reason: Reason::NearCapacity,
         message,
+    })
+}
+
+fn was_near_capacity(status: &PpsStatus) -> bool {
+    status.header.conditions.iter().any(|condition| {
+        condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
     })
 }
 
@@ -134,7 +142,7 @@ pub(super) fn recording(
         .or_else(|| {
             Some(Recording::not(
                 Reason::NameConflict,
-                view.pps.alias_advice.clone()?,
+                view.pps.progress.alias_advice.clone()?,
             ))
         })
         .or_else(|| not_evicted(view))
@@ -171,13 +179,12 @@ fn progress(view: &View<'_>, recorded: usize) -> Recording {
 
 /// The first Pod that waits for a node that does not exist, and is not evicted.
 fn not_evicted(view: &View<'_>) -> Option<Recording> {
-    let uid = |pod| Some(&view.pod(pod)?.pending.as_ref()?.uid);
-    let (_, (_, advice)) = view
-        .pps
-        .not_evicted
-        .iter()
-        .find(|(pod, (of, _))| uid(pod) == Some(of))?;
-    Some(Recording::not(Reason::PodNotEvicted, advice.as_str()))
+    let mut not_evicted = view.pps.progress.not_evicted.iter();
+    let (_, first) = not_evicted.find(|(pod, not_evicted)| {
+        let pending = view.pod(pod).and_then(|pod| pod.pending.as_deref());
+        pending.is_some_and(|pending| pending.uid == not_evicted.uid)
+    })?;
+    Some(Recording::not(Reason::PodNotEvicted, first.advice.as_str()))
 }
 
 /// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing
@@ -189,10 +196,10 @@ pub(super) fn missing_label(
 ) -> Option<Recording> {
     let pod = missing_labels.first()?;
     let changed = changes.iter().find(|change| change.pod == *pod);
-    let known = || view.pps.fact.status.pod_states.get(pod);
+    let known = || view.pps.observed.status.pod_states.get(pod);
     let state = changed.map_or_else(known, |change| change.after.clone())?;
     let has_label = |key: &str| state.node_topology_labels.contains_key(key);
-    let keys = missing_keys(&view.pps.fact.spec, has_label);
+    let keys = missing_keys(&view.spec(), has_label);
     let replace_deprecated =
         |key: &&str| Some(format!("use {} instead of {key}", successor_of(key)?));
     let advice = keys

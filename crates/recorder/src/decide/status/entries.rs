@@ -1,142 +1,91 @@
-//! What becomes of each dirty entry: recorded, kept or dropped.
+//! What becomes of each dirty entry, in steps:
+//!
+//! 1. [`rule`]: what the rules want from what the watches have shown;
+//! 2. [`Loss`]: what recorded values that would lose, so that it has to be read first;
+//! 3. [`Permission`]: whether it may be written now;
+//! 4. [`EntryDecision`]: what is decided, and [`Examined::add`] what follows.
+
+mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::demand::Wanted;
-use crate::record::record;
-use crate::workload::{PodOwnership, WorkloadPresence, retains_state};
 use pps_core::Spec;
 use pps_core::pps::{PodState, RecordingPolicy, RetentionPolicy};
 use pps_core::status::entry_patch;
 
-use super::loss_check::{DropCause, DroppedEntry, ReplacedValues};
-use super::{View, backing};
-use crate::decide::capacity::EntryChange;
-use crate::decide::nodes::Absence;
-use crate::facts::NamespacedName;
+use self::rule::{Change, Keep, wanted_change};
+use super::loss_check::{DroppedEntry, ReplacedValues};
+use super::view::View;
+use crate::ledger::Absence;
+use crate::ledger::entry_change::EntryChange;
+use crate::ledger::progress::{DirtyEntries, Renewals};
+use crate::workload::{PodOwnership, WorkloadPresence};
 
-/// After how many rounds a surplus entry is dropped. A Pod that is created again is not missing for
-/// so long, even if Pods that the workload's number does not count live meanwhile.
-const SURPLUS_ROUNDS: u8 = 2;
 /// Of how many entries a write may drop or replace something: each costs a read. The others come
 /// next.
 const MAX_CHECKED: usize = 100;
 
-/// The entries that belong to the workload that exists now, while the status still names the one
-/// before it: entries that were recorded, or found to be right, from its Pods, and entries whose
-/// Pods it has adopted.
-///
-/// The status has one `targetUID` for all entries, which moves on only when no Pod of the former
-/// workload is left. Until then Pods of the new workload are recorded beside the former ones.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Renewals {
-    /// Whether none is missing. A process that has just begun to lead does not know what was
-    /// recorded before.
-    pub is_complete: bool,
-    /// The UID of the workload to which each of these entries belongs. A Pod may show its new owner
-    /// before a watch shows that workload.
-    pub workloads: BTreeMap<Arc<str>, Arc<str>>,
-}
-
-impl Renewals {
-    /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not
-    /// known.
-    pub(crate) fn is_renewed(&self, workload: &str, pod: &str) -> Option<bool> {
-        let is_known = self
-            .workloads
-            .get(pod)
-            .is_some_and(|owner| **owner == *workload);
-        (is_known || self.is_complete).then_some(is_known)
-    }
-}
-
-/// What becomes of the entries of one PPS. The maps and sets start from what the tracked object
-/// has.
+/// What becomes of the entries of one PPS. The maps and sets start from what the former decision
+/// left.
 #[derive(Default)]
-pub(crate) struct EntryDecisions {
-    pub(crate) changes: Vec<EntryChange>,
-    pub(crate) missing_labels: BTreeSet<Arc<str>>,
-    pub(crate) surplus: BTreeMap<Arc<str>, u8>,
-    pub(crate) deferred: BTreeSet<Arc<str>>,
-    pub(crate) unconfirmed_nodes: BTreeSet<String>,
-    pub(crate) drops: Vec<DroppedEntry>,
-    pub(crate) replaced: Vec<ReplacedValues>,
+pub(super) struct Examined {
+    pub(super) changes: Vec<EntryChange>,
+    pub(super) missing_labels: BTreeSet<Arc<str>>,
+    pub(super) surplus: BTreeMap<Arc<str>, u8>,
+    pub(super) deferred: BTreeSet<Arc<str>>,
+    pub(super) renewals: Renewals,
+    /// The nodes that the API server has to confirm as gone before their states are dropped.
+    pub(super) unconfirmed_nodes: BTreeSet<Arc<str>>,
+    pub(super) drops: Vec<DroppedEntry>,
+    pub(super) replaced: Vec<ReplacedValues>,
     /// Entries that wait for the next write.
-    pub(crate) postponed: Vec<Arc<str>>,
-    pub(crate) awaited_labels: BTreeSet<Arc<str>>,
-    pub(crate) renewals: Renewals,
+    pub(super) postponed: Vec<Arc<str>>,
+    /// New nodes that lack a label of a state.
+    pub(super) awaited_labels: BTreeSet<Arc<str>>,
     /// Whether an entry still waits for what becomes of the Pods of the workload for which it was
     /// recorded: until then the status names that workload.
-    pub(crate) keeps_target: bool,
+    pub(super) keeps_target: bool,
 }
 
-enum EntryDecision {
-    Keep,
-    /// Kept until the workload has had exactly the Pods that it wants in enough rounds; says in how
-    /// many.
-    KeepAsSurplus(u8),
-    /// Kept until the running Pod can be recorded. Where it was before does not matter.
-    KeepUntilRecorded,
-    Record(PodState),
-    Drop(DropCause),
-}
-
-impl EntryDecisions {
-    pub(crate) fn unchanged(view: &View<'_>) -> Self {
-        let pps = view.pps;
-        let mut missing_labels = pps.missing_labels.clone();
-        if pps.dirty.all {
-            // The spec may name other keys now, and another writer may have removed entries.
-            let states = &pps.fact.status.pod_states;
-            missing_labels.retain(|pod| {
-                states
-                    .get(pod)
-                    .is_some_and(|state| lacks_key(&pps.fact.spec, &state))
-            });
-        }
-        Self {
-            missing_labels,
-            surplus: pps.surplus.clone(),
-            deferred: pps.capacity.deferred.clone(),
-            renewals: pps.renewals.clone(),
-            ..Self::default()
-        }
-    }
-}
-
-pub(crate) fn decide(view: &View<'_>) -> EntryDecisions {
-    let mut decisions = EntryDecisions::unchanged(view);
-    if view.pps.dirty.all {
-        decisions.deferred.clear();
+/// Examines the dirty entries.
+pub(super) fn examine(view: &View<'_>) -> Examined {
+    let mut examined = Examined::unchanged(view);
+    if view.pps.progress.dirty.has_all_entries() {
+        examined.deferred.clear();
     }
     let dirty = dirty_pods(view);
     let is_replaced = view.presence() == WorkloadPresence::Replaced;
-    let is_former =
-        |pod: &Arc<str>| view.pps.has_entry(pod) && view.ownership(pod) == PodOwnership::Former;
-    let waits_for_former = is_replaced && dirty.iter().any(is_former);
+    let waits_for_former = is_replaced
+        && dirty
+            .iter()
+            .any(|pod| view.pps.has_entry(pod) && view.ownership(pod) == PodOwnership::Former);
     for pod in dirty {
-        decide_entry(view, pod, waits_for_former, &mut decisions);
+        let entry = Entry::new(view, pod, waits_for_former);
+        let decision = EntryDecision::of(&entry, examined.checked());
+        examined.add(entry, decision);
     }
     if view.presence() == WorkloadPresence::Present
         && let Some(workload) = view.living_workload()
     {
         // All entries belong to it.
-        decisions.renewals.is_complete = true;
-        decisions
-            .renewals
-            .workloads
-            .retain(|_, owner| *owner != workload.uid);
+        examined.renewals.is_complete = true;
+        let renewed = &mut examined.renewals.workloads;
+        renewed.retain(|_, owner| *owner != workload.uid);
     }
-    decisions
+    examined
 }
 
+/// The Pods whose entries have to be examined. While the status names another workload, all are:
+/// what an entry is to the workload depends on the others.
 fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
-    let dirty = &view.pps.dirty;
-    if !dirty.all && view.presence() != WorkloadPresence::Replaced {
-        return dirty.entries.iter().cloned().collect();
+    if let DirtyEntries::Only(pods) = view.pps.progress.dirty.entries()
+        && view.presence() != WorkloadPresence::Replaced
+    {
+        return pods.iter().cloned().collect();
     }
-    let recorded = view.pps.fact.status.pod_states.nodes().map(|(pod, _)| pod);
+    let states = &view.pps.observed.status.pod_states;
+    let recorded = states.nodes().map(|(pod, _)| pod);
     let namespace = &view.pps.workload.object.namespace;
     let owned = view
         .workload
@@ -146,219 +95,314 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
     pods.into_iter().collect()
 }
 
-fn decide_entry(
-    view: &View<'_>,
+/// A dirty entry, or a Pod that may get one.
+struct Entry<'a> {
+    view: &'a View<'a>,
     pod: Arc<str>,
+    /// The recorded state, if there is one.
+    before: Option<PodState>,
+    /// What is known of the recorded node, if it is missing and the entry may be dropped with it.
+    absence: Option<Absence>,
+    ownership: PodOwnership,
+    /// Whether another entry is still that of a Pod of the former workload.
     waits_for_former: bool,
-    decisions: &mut EntryDecisions,
-) {
-    let before = view.pps.fact.status.pod_states.get(&pod);
-    let absence = before
-        .as_ref()
-        .and_then(|before| view.forgettable_absence(&pod, before));
-    let surplus = decisions.surplus.remove(&pod);
-    decisions.deferred.remove(&pod);
-    let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
-    let drops = matches!(decision, EntryDecision::Drop(_));
-    // No later event corrects the first record of a home.
-    let is_home = view.pps.fact.spec.recording_policy == Some(RecordingPolicy::IfNotPresent);
-    let replaced = match &decision {
-        EntryDecision::Record(after) if before.is_some() || is_home => ReplacedValues::new(
+}
+
+impl<'a> Entry<'a> {
+    fn new(view: &'a View<'a>, pod: Arc<str>, waits_for_former: bool) -> Self {
+        let before = view.pps.observed.status.pod_states.get(&pod);
+        let absence = before
+            .as_ref()
+            .and_then(|before| view.forgettable_absence(&pod, before));
+        Self {
+            ownership: view.ownership(&pod),
             view,
-            &pod,
-            before.as_ref().unwrap_or(&PodState::default()),
-            after,
-        ),
-        _ => None,
-    };
-    let is_checked = drops || replaced.is_some();
-    let is_held = is_checked && (view.pps.held.contains(&pod) || view.pps.refuted.contains(&pod));
-    let is_postponed =
-        is_checked && !is_held && decisions.drops.len() + decisions.replaced.len() >= MAX_CHECKED;
-    if is_postponed {
-        decisions.postponed.push(pod.clone());
-    }
-    if is_held || is_postponed {
-        let kept = surplus.map_or(EntryDecision::Keep, EntryDecision::KeepAsSurplus);
-        decision = if drops {
-            kept
-        } else {
-            EntryDecision::KeepUntilRecorded
-        };
-    }
-    // Once the status names the new workload, a home is that of its Pod.
-    let is_open = is_held || is_postponed || matches!(decision, EntryDecision::KeepUntilRecorded);
-    if view.presence() == WorkloadPresence::Replaced
-        && view.pps.fact.spec.retention() != RetentionPolicy::Retain
-        && before.is_some()
-        && !matches!(decision, EntryDecision::Drop(_))
-        && ((is_open && (drops || is_home)) || view.ownership(&pod) == PodOwnership::Former)
-    {
-        decisions.keeps_target = true;
-    }
-    let after = match decision {
-        keep @ (EntryDecision::Keep
-        | EntryDecision::KeepAsSurplus(_)
-        | EntryDecision::KeepUntilRecorded) => {
-            let is_overdue = absence == Some(Absence::Overdue)
-                && !matches!(keep, EntryDecision::KeepUntilRecorded);
-            if let Some(before) = before.as_ref().filter(|_| is_overdue) {
-                decisions.unconfirmed_nodes.insert(before.node_name.clone());
-            }
-            // A write that was not stored may have noted keys that the entry has after all.
-            if before
-                .as_ref()
-                .is_none_or(|state| !lacks_key(&view.pps.fact.spec, state))
-            {
-                decisions.missing_labels.remove(&pod);
-            }
-            if let EntryDecision::KeepAsSurplus(rounds) = keep {
-                decisions.surplus.insert(pod, rounds);
-            }
-            return;
+            pod,
+            before,
+            absence,
+            waits_for_former,
         }
-        EntryDecision::Record(state) => {
-            decisions.replaced.extend(replaced);
-            if let Some(node) = node_without_label_of(view, &pod, &state) {
-                decisions.awaited_labels.insert(node);
+    }
+
+    /// Whether the workload exists for which the entry was recorded. `in_doubt` is the answer if
+    /// that is not known.
+    fn presence(&self, in_doubt: bool) -> WorkloadPresence {
+        self.view.presence_for(&self.pod, in_doubt)
+    }
+
+    /// Whether the entry, once recorded, stays the Pod's home.
+    fn is_home(&self) -> bool {
+        self.view.spec().recording_policy == Some(RecordingPolicy::IfNotPresent)
+    }
+
+    /// Whether the entry lacks no topology key that the spec names; so does one that does not exist.
+    fn has_all_keys(&self) -> bool {
+        self.before
+            .as_ref()
+            .is_none_or(|state| !lacks_key(self.view.spec(), state))
+    }
+}
+
+/// What a change loses of what is recorded. The API server is asked before whether the watches have
+/// shown the newest of it.
+enum Loss {
+    State(DroppedEntry),
+    Values(ReplacedValues),
+}
+
+impl Loss {
+    fn of(entry: &Entry<'_>, change: &Change) -> Option<Self> {
+        match change {
+            Change::Keep(_) | Change::AwaitNode => None,
+            Change::Drop(cause) => Some(Self::State(DroppedEntry {
+                pod: entry.pod.clone(),
+                node: entry
+                    .before
+                    .as_ref()
+                    .map(|before| before.node_name.clone())
+                    .unwrap_or_default(),
+                cause: *cause,
+            })),
+            Change::Record(after) => match &entry.before {
+                Some(before) => ReplacedValues::new(entry.view, &entry.pod, before, after),
+                // No later event corrects the first record of a home.
+                None if entry.is_home() => {
+                    ReplacedValues::new(entry.view, &entry.pod, &PodState::default(), after)
+                }
+                None => None,
             }
-            Some(state)
+            .map(Self::Values),
         }
-        EntryDecision::Drop(cause) => {
-            let node = before
-                .as_ref()
-                .map(|before| before.node_name.clone())
-                .unwrap_or_default();
-            decisions.drops.push(DroppedEntry {
-                pod: pod.clone(),
-                node,
-                cause,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Permission {
+    Allowed,
+    /// The API server has not confirmed it: something has to be heard of the Pod first, or other
+    /// entries have to be written.
+    Held,
+    /// So many entries are checked already that this one comes with the next write.
+    Postponed,
+}
+
+impl Permission {
+    fn of(entry: &Entry<'_>, loss: Option<&Loss>, checked: usize) -> Self {
+        let progress = &entry.view.pps.progress;
+        let is_refuted =
+            progress.held.contains(&entry.pod) || progress.refuted.contains(&entry.pod);
+        match loss {
+            None => Self::Allowed,
+            Some(_) if is_refuted => Self::Held,
+            Some(_) if checked >= MAX_CHECKED => Self::Postponed,
+            Some(_) => Self::Allowed,
+        }
+    }
+}
+
+/// What is decided about an entry now.
+enum EntryDecision {
+    Keep(Keep),
+    Record {
+        state: PodState,
+        replaced: Option<ReplacedValues>,
+    },
+    Drop(DroppedEntry),
+    /// The running Pod cannot be recorded yet. Where it was before does not matter.
+    RecordLater {
+        is_postponed: bool,
+    },
+    /// The entry cannot be dropped yet.
+    DropLater {
+        keep: Keep,
+        is_postponed: bool,
+    },
+}
+
+impl EntryDecision {
+    fn of(entry: &Entry<'_>, checked: usize) -> Self {
+        let change = wanted_change(entry);
+        let loss = Loss::of(entry, &change);
+        let permission = Permission::of(entry, loss.as_ref(), checked);
+        let is_postponed = permission == Permission::Postponed;
+        let is_allowed = permission == Permission::Allowed;
+        match (change, loss) {
+            (Change::Keep(keep), _) => Self::Keep(keep),
+            (Change::AwaitNode, _) => Self::RecordLater { is_postponed },
+            (Change::Record(_), _) if !is_allowed => Self::RecordLater { is_postponed },
+            (Change::Record(state), Some(Loss::Values(values))) => Self::Record {
+                state,
+                replaced: Some(values),
+            },
+            (Change::Record(state), _) => Self::Record {
+                state,
+                replaced: None,
+            },
+            (Change::Drop(_), Some(Loss::State(dropped))) if is_allowed => Self::Drop(dropped),
+            (Change::Drop(_), _) => Self::DropLater {
+                keep: kept_as_before(entry),
+                is_postponed,
+            },
+        }
+    }
+
+    /// Whether the status has to go on to name the workload for which the entry was recorded. Once
+    /// it names the new workload, a home is that of the new workload's Pod.
+    fn keeps_target(&self, entry: &Entry<'_>) -> bool {
+        let is_recorded_for_another = entry.before.is_some()
+            && entry.view.presence() == WorkloadPresence::Replaced
+            && entry.view.spec().retention() != RetentionPolicy::Retain;
+        let is_former = entry.ownership == PodOwnership::Former;
+        is_recorded_for_another
+            && match self {
+                Self::Drop(_) => false,
+                Self::DropLater { .. } => true,
+                Self::RecordLater { .. } => is_former || entry.is_home(),
+                Self::Keep(_) | Self::Record { .. } => is_former,
+            }
+    }
+}
+
+/// How an entry is kept that would be dropped.
+fn kept_as_before(entry: &Entry<'_>) -> Keep {
+    let surplus = &entry.view.pps.progress.surplus;
+    surplus
+        .get(&entry.pod)
+        .map_or(Keep::Unchanged, |rounds| Keep::AsSurplus {
+            rounds: *rounds,
+        })
+}
+
+impl Examined {
+    /// What a PPS leaves to the next decision if no entry is examined.
+    pub(super) fn unchanged(view: &View<'_>) -> Self {
+        let progress = &view.pps.progress;
+        let mut missing_labels = progress.missing_labels.clone();
+        if progress.dirty.has_all_entries() {
+            // The spec may name other keys now, and another writer may have removed entries.
+            let states = &view.pps.observed.status.pod_states;
+            missing_labels.retain(|pod| {
+                states
+                    .get(pod)
+                    .is_some_and(|state| lacks_key(view.spec(), &state))
             });
-            None
         }
-    };
-    decisions.missing_labels.remove(&pod);
-    if after
-        .as_ref()
-        .is_some_and(|state| lacks_key(&view.pps.fact.spec, state))
-    {
-        decisions.missing_labels.insert(pod.clone());
+        Self {
+            missing_labels,
+            surplus: progress.surplus.clone(),
+            deferred: progress.capacity.deferred.clone(),
+            renewals: progress.renewals.clone(),
+            ..Self::default()
+        }
     }
-    let is_renewed = after.is_some() && view.presence() == WorkloadPresence::Replaced;
-    let renewed_for = view
-        .living_workload()
-        .filter(|_| is_renewed)
-        .map(|workload| workload.uid.clone());
-    if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
+
+    /// How many entries have to be read before the write.
+    fn checked(&self) -> usize {
+        self.drops.len() + self.replaced.len()
+    }
+
+    fn add(&mut self, entry: Entry<'_>, decision: EntryDecision) {
+        self.surplus.remove(&entry.pod);
+        self.deferred.remove(&entry.pod);
+        self.keeps_target |= decision.keeps_target(&entry);
+        match decision {
+            EntryDecision::Keep(keep) => self.keep(&entry, keep),
+            EntryDecision::DropLater { keep, is_postponed } => {
+                self.postpone_if(is_postponed, &entry.pod);
+                self.keep(&entry, keep);
+            }
+            EntryDecision::RecordLater { is_postponed } => {
+                self.postpone_if(is_postponed, &entry.pod);
+                self.keep_missing_labels(&entry);
+            }
+            EntryDecision::Record { state, replaced } => {
+                self.replaced.extend(replaced);
+                self.awaited_labels
+                    .extend(node_without_label_of(&entry, &state));
+                self.change(entry, Some(state));
+            }
+            EntryDecision::Drop(dropped) => {
+                self.drops.push(dropped);
+                self.change(entry, None);
+            }
+        }
+    }
+
+    fn postpone_if(&mut self, is_postponed: bool, pod: &Arc<str>) {
+        if is_postponed {
+            self.postponed.push(pod.clone());
+        }
+    }
+
+    fn keep(&mut self, entry: &Entry<'_>, keep: Keep) {
+        if entry.absence == Some(Absence::Overdue)
+            && let Some(before) = &entry.before
+        {
+            self.unconfirmed_nodes
+                .insert(before.node_name.as_str().into());
+        }
+        self.keep_missing_labels(entry);
+        if let Keep::AsSurplus { rounds } = keep {
+            self.surplus.insert(entry.pod.clone(), rounds);
+        }
+    }
+
+    /// A write that was not stored may have noted keys that the entry has after all.
+    fn keep_missing_labels(&mut self, entry: &Entry<'_>) {
+        if entry.has_all_keys() {
+            self.missing_labels.remove(&entry.pod);
+        }
+    }
+
+    fn change(&mut self, entry: Entry<'_>, after: Option<PodState>) {
+        let Entry {
+            view, pod, before, ..
+        } = entry;
+        let lacks_key = after
+            .as_ref()
+            .is_some_and(|state| lacks_key(view.spec(), state));
+        if lacks_key {
+            self.missing_labels.insert(pod.clone());
+        } else {
+            self.missing_labels.remove(&pod);
+        }
+        let is_renewed = after.is_some() && view.presence() == WorkloadPresence::Replaced;
+        let renewed_for = view
+            .living_workload()
+            .filter(|_| is_renewed)
+            .map(|workload| workload.uid.clone());
+        let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) else {
+            self.renewals
+                .workloads
+                .extend(renewed_for.map(|owner| (pod, owner)));
+            return;
+        };
         let node_before = before.as_ref().map(|before| &before.node_name);
-        let is_new = after
+        let is_on_new_node = after
             .as_ref()
             .is_some_and(|after| Some(&after.node_name) != node_before);
-        let ready_since = if is_new {
-            view.pod(&pod).and_then(|pod| pod.ready_since)
-        } else {
-            None
-        };
-        decisions.changes.push(EntryChange {
+        let ready_since = view
+            .pod(&pod)
+            .filter(|_| is_on_new_node)
+            .and_then(|pod| pod.ready_since);
+        self.changes.push(EntryChange {
             pod,
             after,
             patch,
             ready_since,
             renewed_for,
         });
-    } else {
-        decisions
-            .renewals
-            .workloads
-            .extend(renewed_for.map(|owner| (pod, owner)));
-    }
-}
-
-fn decide_one(
-    view: &View<'_>,
-    name: &Arc<str>,
-    before: Option<&PodState>,
-    absence: Option<Absence>,
-    waits_for_former: bool,
-) -> EntryDecision {
-    let (ownership, spec) = (view.ownership(name), &view.pps.fact.spec);
-    // The home of a former workload's Pod is not that of its namesake.
-    let is_former = spec.retention() != RetentionPolicy::Retain
-        && view.presence_for(name, waits_for_former) == WorkloadPresence::Replaced;
-    let is_away = |node: &str| before.is_some_and(|before| spec.is_away(&before.node_name, node));
-    let keeps_home = |node: &str| !is_former && is_away(node);
-    if view.living_workload().is_some()
-        && ownership == PodOwnership::Owned
-        && let Some(pod) = view.pod(name).filter(|pod| pod.ready && !pod.exempt)
-        && let Some(node_name) = &pod.node
-        && !keeps_home(node_name)
-    {
-        // Until the node is known, so are none of its labels.
-        let Some(node) = view.nodes.facts.get(node_name) else {
-            return EntryDecision::KeepUntilRecorded;
-        };
-        let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
-        return EntryDecision::Record(record(spec, pod, place, before));
-    }
-    let Some(before) = before else {
-        return EntryDecision::Keep;
-    };
-    if absence == Some(Absence::Confirmed) {
-        return EntryDecision::Drop(DropCause::NodeGone);
-    }
-    let NamespacedName {
-        namespace,
-        name: workload_name,
-    } = &view.pps.workload.object;
-    let wanted_beside = |living| {
-        let workload = view.living_workload();
-        workload.map_or(Wanted::No, |workload| {
-            workload.demand.wants(workload_name, name, living)
-        })
-    };
-    let living = view
-        .living_workload()
-        .map(|workload| view.pods.living(namespace, &workload.uid));
-    let wanted = wanted_beside(living.unwrap_or_default());
-    let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
-    let keeps = |wanted| {
-        let backing = backing(
-            ownership,
-            presence(wanted),
-            view.pod(name),
-            &before.node_name,
-        );
-        retains_state(spec.retention(), presence(wanted), wanted, backing)
-    };
-    let is_counted = wanted_beside(usize::MAX) == Wanted::Maybe && !keeps(false) && keeps(true);
-    let rounds = view.pps.surplus.get(name).copied().unwrap_or_default();
-    match wanted {
-        Wanted::Maybe if is_counted => EntryDecision::KeepAsSurplus(0),
-        _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
-        Wanted::No if is_counted && rounds < SURPLUS_ROUNDS => EntryDecision::KeepAsSurplus(rounds),
-        wanted => {
-            let wanted = wanted != Wanted::No;
-            EntryDecision::Drop(DropCause::NotRetained {
-                wanted,
-                presence: presence(wanted),
-                is_counted,
-            })
-        }
     }
 }
 
 /// The new node of a Pod, if the state has a label that the node does not have yet.
-fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
-    let name = view
-        .pod(pod)?
-        .node
-        .as_ref()
-        .filter(|name| view.nodes.new.contains_key(*name))?;
-    let node = view.nodes.facts.get(name)?;
-    state
-        .node_topology_labels
-        .keys()
-        .any(|key| node.label(key).is_none())
+fn node_without_label_of(entry: &Entry<'_>, state: &PodState) -> Option<Arc<str>> {
+    let nodes = entry.view.nodes;
+    let pod = entry.view.pod(&entry.pod)?;
+    let name = pod.node.as_ref().filter(|name| nodes.is_new(name))?;
+    let node = nodes.facts.get(name)?;
+    let mut keys = state.node_topology_labels.keys();
+    keys.any(|key| node.label(key).is_none())
         .then(|| name.clone())
 }
 

@@ -1,74 +1,32 @@
 //! In which form the states are written: in `podStates`, as OpenKruise has them, or in the compact
 //! form `packed`.
 
+mod patch;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::limits::{MAX_BUCKET_LENGTH, MAX_UNPACKED_LENGTH};
-use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, VERSION};
-use serde_json::{Map, Value, json};
+use pps_core::packed::Bucket;
 
-use super::{View, recorded_after};
-use crate::decide::capacity::{
-    ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, overlay_size, size_of_texts,
-};
-use crate::facts::Form;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompactForm {
-    /// Objects lose it: the administrator has switched it off, or OpenKruise's manager runs, whose
-    /// updates of a status would erase it.
-    pub is_off: bool,
-    /// Whether the definition of PersistentPodState keeps it. Until that is known, no object gets
-    /// or loses it.
-    pub is_kept: Option<bool>,
-    /// From how many states on an object gets it, and below how many it loses it.
-    pub limits: (usize, usize),
-}
-
-impl Default for CompactForm {
-    fn default() -> Self {
-        Self {
-            is_off: false,
-            is_kept: None,
-            limits: (COMPACT_FROM, COMPACT_UNTIL),
-        }
-    }
-}
-
-impl CompactForm {
-    /// Whether an object with so many states should have it. Between the limits an object keeps its
-    /// form.
-    pub(crate) fn suits(self, states: usize, is_compact: bool) -> bool {
-        states
-            >= if is_compact {
-                self.limits.1
-            } else {
-                self.limits.0
-            }
-    }
-}
-
-/// Forms that the object does not get, whatever else speaks for them, until all is tried again.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RefusedForms {
-    /// The API server has refused `podStates` of this size as too large.
-    pub plain: Option<usize>,
-    /// The API server has refused the compact form, or has not stored it.
-    pub compact: bool,
-    /// With `podStates` of this size, the compact form would have made the object no smaller.
-    pub useless_at: Option<usize>,
-}
+use super::recorded_after;
+use super::view::View;
+use crate::facts::{Form, PpsStatus};
+use crate::ledger::capacity::{OBJECT_OVERHEAD, Sizes, overlay_size};
+use crate::ledger::entry_change::{BucketText, ChangedStates, EntryChange, size_of_texts};
+use crate::ledger::progress::Progress;
 
 pub(super) enum FormDecision {
     Stay,
-    /// The object would have `podStates`, if they fitted.
-    StayTooLarge,
-    /// The compact form would make the object no smaller: that was found with `podStates` of this
-    /// size.
-    StayPlain(usize),
+    /// The object should have `podStates`, where its states do not fit.
+    StayCompact,
+    /// The compact form would make the object no smaller: that was found with `podStates` of
+    /// `found_at` bytes.
+    StayPlain {
+        found_at: usize,
+    },
     /// All states move into these buckets.
-    ToCompact(Vec<(Bucket, String)>),
+    ToCompact(Vec<BucketText>),
     /// All states move into `podStates`.
     ToPlain,
     /// Whatever was written now would lose states.
@@ -77,228 +35,191 @@ pub(super) enum FormDecision {
 
 /// Decides the form of an object that gets these changes.
 pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize) -> FormDecision {
-    let (pps, rules) = (view.pps, view.compact_form);
-    let (status, sizes) = (&pps.fact.status, pps.capacity.sizes);
-    let recorded = recorded_after(pps, changes);
-    let plain_size = sizes.plain_after(&status.pod_states, changes);
-    let refused = pps.refused_forms.plain;
-    let fits = refused.is_none_or(|refused| plain_size < refused)
-        && plain_size + OBJECT_OVERHEAD <= size_limit;
-    let can_be_compact = rules.is_kept == Some(true) && !pps.refused_forms.compact;
-    let states = ChangedStates::new(&status.pod_states, changes);
-    match &status.form {
-        Form::Plain => {
-            let may_move = can_be_compact && !rules.is_off && rules.suits(recorded, false);
-            if !may_move || plain_size > MAX_UNPACKED_LENGTH {
-                return FormDecision::Stay;
-            }
-            // To find out again costs time for each state, and most events of an object change
-            // none.
-            if let Some(found_at) = pps.refused_forms.useless_at
-                && (plain_size == found_at
-                    || (!pps.dirty.all && (found_at / 2..2 * found_at).contains(&plain_size)))
-            {
-                return FormDecision::StayPlain(found_at);
-            }
-            let texts = states.texts();
-            if size_of_texts(&texts) + OBJECT_OVERHEAD > size_limit {
-                // As many states as fit in `podStates` are moved first.
-                FormDecision::Stay
-            } else if is_writable(&texts) && is_worth_a_move(&texts, plain_size) {
-                FormDecision::ToCompact(texts)
-            } else {
-                FormDecision::StayPlain(plain_size)
-            }
-        }
-        Form::Compact(overlaid) => {
-            let compact = sizes.stored.saturating_sub(overlay_size(status));
-            let is_too_long = |bucket| {
-                states
-                    .text(bucket)
-                    .is_some_and(|text| text.len() > MAX_BUCKET_LENGTH)
-            };
-            let should_move = rules.is_off
-                || rules.is_kept == Some(false)
-                || !rules.suits(recorded, true)
-                || (compact > sizes.plain && !is_worth_a_move(&states.texts(), plain_size))
-                // The texts of a smaller object are short.
-                || (compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long));
-            if !should_move {
-                // The compact form is written beside `podStates` first: then the sidecar was
-                // killed. Or another writer has put so many into `podStates`, where they cost as
-                // much as in a plain object.
-                let should_fold = can_be_compact
-                    && rules.suits(overlaid.len(), true)
-                    && plain_size <= MAX_UNPACKED_LENGTH
-                    // A merge patch removes no bucket.
-                    && states.changed().all(|bucket| states.text(bucket).is_some());
-                let texts = if should_fold {
-                    states.texts()
-                } else {
-                    Vec::new()
-                };
-                let size = size_of_texts(&texts);
-                let fits = is_writable(&texts)
-                    && size + OBJECT_OVERHEAD <= size_limit
-                    && pps.capacity.refused.is_none_or(|refused| size < refused);
-                if should_fold && fits {
-                    FormDecision::ToCompact(texts)
-                } else {
-                    FormDecision::Stay
-                }
-            } else if fits {
-                FormDecision::ToPlain
-            } else if rules.is_kept == Some(false) {
-                FormDecision::Wait
-            } else {
-                FormDecision::StayTooLarge
-            }
-        }
-        Form::Pruned(_)
-            if can_be_compact && (!fits || (!rules.is_off && rules.suits(recorded, true))) =>
-        {
-            FormDecision::ToCompact(states.texts())
-        }
-        Form::Pruned(_) if fits => FormDecision::ToPlain,
-        Form::Pruned(_) => FormDecision::Wait,
+    let candidate = Candidate::new(view, changes, size_limit);
+    match &candidate.status.form {
+        Form::Plain => candidate.decide_plain(),
+        Form::Compact(overlaid) => candidate.decide_compact(overlaid),
+        Form::Pruned(_) => candidate.decide_pruned(),
     }
 }
 
-fn is_writable(texts: &[(Bucket, String)]) -> bool {
-    texts
-        .iter()
-        .all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
+/// The states of an object after some changes, in either form.
+struct Candidate<'a> {
+    view: &'a View<'a>,
+    status: &'a PpsStatus,
+    progress: &'a Progress,
+    states: ChangedStates<'a>,
+    /// How many states there are after the changes.
+    recorded: usize,
+    /// The size that `podStates` would have.
+    plain_size: usize,
+    size_limit: usize,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(view: &'a View<'a>, changes: &'a [EntryChange], size_limit: usize) -> Self {
+        let status = &view.pps.observed.status;
+        let sizes = view.pps.progress.capacity.sizes;
+        Self {
+            view,
+            status,
+            progress: &view.pps.progress,
+            states: ChangedStates::new(&status.pod_states, changes),
+            recorded: recorded_after(status, changes),
+            plain_size: sizes.plain_after(&status.pod_states, changes),
+            size_limit,
+        }
+    }
+
+    fn decide_plain(&self) -> FormDecision {
+        let rules = self.view.compact_form;
+        let may_move = self.can_be_compact() && !rules.is_off && rules.suits_plain(self.recorded);
+        if !may_move || self.plain_size > MAX_UNPACKED_LENGTH {
+            return FormDecision::Stay;
+        }
+        if let Some(found_at) = self.known_as_useless() {
+            return FormDecision::StayPlain { found_at };
+        }
+        let texts = self.states.texts();
+        if size_of_texts(&texts) + OBJECT_OVERHEAD > self.size_limit {
+            // As many states as fit in `podStates` are moved first.
+            FormDecision::Stay
+        } else if is_writable(&texts) && is_worth_a_move(&texts, self.plain_size) {
+            FormDecision::ToCompact(texts)
+        } else {
+            FormDecision::StayPlain {
+                found_at: self.plain_size,
+            }
+        }
+    }
+
+    /// The size with which the compact form was found to be useless, if it still is: to find out
+    /// again costs time for each state, and most events of an object change none.
+    fn known_as_useless(&self) -> Option<usize> {
+        let found_at = self.progress.refused_forms.useless_at?;
+        let is_similar = (found_at / 2..2 * found_at).contains(&self.plain_size);
+        let is_known =
+            self.plain_size == found_at || (is_similar && !self.progress.dirty.has_all_entries());
+        is_known.then_some(found_at)
+    }
+
+    fn decide_compact(&self, overlaid: &BTreeSet<Arc<str>>) -> FormDecision {
+        if !self.should_be_plain() {
+            self.fold(overlaid)
+        } else if self.fits_plain() {
+            FormDecision::ToPlain
+        } else if self.view.compact_form.is_kept == Some(false) {
+            FormDecision::Wait
+        } else {
+            FormDecision::StayCompact
+        }
+    }
+
+    /// Whether a compact object should move its states into `podStates`.
+    fn should_be_plain(&self) -> bool {
+        let rules = self.view.compact_form;
+        let sizes = self.progress.capacity.sizes;
+        let compact_size = sizes.stored.saturating_sub(overlay_size(self.status));
+        rules.is_off
+            || rules.is_kept == Some(false)
+            || !rules.suits_compact(self.recorded)
+            || (compact_size > sizes.plain
+                && !is_worth_a_move(&self.states.texts(), self.plain_size))
+            // The texts of a smaller object are short.
+            || (compact_size > MAX_BUCKET_LENGTH / 2
+                && self.states.changed().any(|bucket| self.is_too_long(bucket)))
+    }
+
+    fn is_too_long(&self, bucket: Bucket) -> bool {
+        self.states
+            .text(bucket)
+            .is_some_and(|text| text.len() > MAX_BUCKET_LENGTH)
+    }
+
+    /// Moves what is in `podStates` beside the compact form into it, if that is much. The compact
+    /// form is written beside `podStates` first: then the sidecar was killed. Or another writer has
+    /// put so many into `podStates`, where they cost as much as in a plain object.
+    fn fold(&self, overlaid: &BTreeSet<Arc<str>>) -> FormDecision {
+        let should_fold = self.can_be_compact()
+            && self.view.compact_form.suits_compact(overlaid.len())
+            && self.plain_size <= MAX_UNPACKED_LENGTH
+            // A merge patch removes no bucket.
+            && self
+                .states
+                .changed()
+                .all(|bucket| self.states.text(bucket).is_some());
+        if !should_fold {
+            return FormDecision::Stay;
+        }
+        let texts = self.states.texts();
+        let size = size_of_texts(&texts);
+        let refused = self.progress.capacity.refused;
+        let fits = is_writable(&texts)
+            && size + OBJECT_OVERHEAD <= self.size_limit
+            && refused.is_none_or(|refused| size < refused);
+        if fits {
+            FormDecision::ToCompact(texts)
+        } else {
+            FormDecision::Stay
+        }
+    }
+
+    fn decide_pruned(&self) -> FormDecision {
+        let rules = self.view.compact_form;
+        let suits_compact = !rules.is_off && rules.suits_compact(self.recorded);
+        let fits_plain = self.fits_plain();
+        if self.can_be_compact() && (suits_compact || !fits_plain) {
+            FormDecision::ToCompact(self.states.texts())
+        } else if fits_plain {
+            FormDecision::ToPlain
+        } else {
+            FormDecision::Wait
+        }
+    }
+
+    fn can_be_compact(&self) -> bool {
+        self.view.compact_form.is_kept == Some(true) && !self.progress.refused_forms.compact
+    }
+
+    fn fits_plain(&self) -> bool {
+        let refused = self.progress.refused_forms.plain;
+        refused.is_none_or(|refused| self.plain_size < refused)
+            && self.plain_size + OBJECT_OVERHEAD <= self.size_limit
+    }
+}
+
+fn is_writable(texts: &[BucketText]) -> bool {
+    texts.iter().all(|one| one.text.len() <= MAX_BUCKET_LENGTH)
 }
 
 /// Whether the compact form saves enough. It does, unless the states have few keys and values in
 /// common.
-fn is_worth_a_move(texts: &[(Bucket, String)], plain_size: usize) -> bool {
+fn is_worth_a_move(texts: &[BucketText], plain_size: usize) -> bool {
     size_of_texts(texts) <= plain_size / 4 * 3
 }
 
 impl FormDecision {
     /// The sizes of all states after these changes, if they change the form.
     pub(super) fn sizes(&self, view: &View<'_>, changes: &[EntryChange]) -> Option<Sizes> {
-        let plain = view
-            .pps
-            .capacity
-            .sizes
-            .plain_after(&view.pps.fact.status.pod_states, changes);
-        match self {
-            Self::ToCompact(texts) => Some(Sizes {
-                stored: size_of_texts(texts),
-                plain,
-            }),
-            Self::ToPlain => Some(Sizes {
-                stored: plain,
-                plain,
-            }),
-            _ => None,
-        }
+        let sizes = view.pps.progress.capacity.sizes;
+        let plain = sizes.plain_after(&view.pps.observed.status.pod_states, changes);
+        let stored = match self {
+            Self::ToCompact(texts) => size_of_texts(texts),
+            Self::ToPlain => plain,
+            Self::Stay | Self::StayCompact | Self::StayPlain { .. } | Self::Wait => return None,
+        };
+        Some(Sizes { stored, plain })
     }
 
     pub(super) fn moves_states(&self) -> bool {
         matches!(self, Self::ToCompact(_) | Self::ToPlain)
     }
 
-    /// The fields of the status that hold states, as a merge patch, and the form that the object
-    /// has then.
-    pub(super) fn patch(
-        &self,
-        view: &View<'_>,
-        changes: &[EntryChange],
-    ) -> (Map<String, Value>, Form) {
-        let status = &view.pps.fact.status;
-        let mut fields = Map::new();
-        let form = match (self, &status.form) {
-            (Self::ToCompact(texts), _) => {
-                let buckets: Map<String, Value> = texts
-                    .iter()
-                    .map(|(bucket, text)| (bucket.to_string(), text.as_str().into()))
-                    .collect();
-                fields.insert(
-                    "packed".into(),
-                    json!({"version": VERSION, "buckets": buckets}),
-                );
-                fields.insert("podStates".into(), Value::Null);
-                Form::Compact(BTreeSet::new())
-            }
-            (Self::ToPlain, form) => {
-                insert_entries(&mut fields, all_entries(view, form, changes));
-                fields.insert("packed".into(), Value::Null);
-                Form::Plain
-            }
-            (_, Form::Compact(overlaid)) => {
-                let overlaid = patch_buckets(view, overlaid, changes, &mut fields);
-                Form::Compact(overlaid)
-            }
-            (_, form) => {
-                let entries = changes
-                    .iter()
-                    .map(|change| (change.pod.to_string(), change.patch.clone()));
-                insert_entries(&mut fields, entries.collect());
-                form.clone()
-            }
-        };
-        (fields, form)
-    }
-}
-
-fn insert_entries(fields: &mut Map<String, Value>, entries: Map<String, Value>) {
-    if !entries.is_empty() {
-        fields.insert("podStates".into(), entries.into());
-    }
-}
-
-/// The changed buckets. Their states that another writer has put into `podStates` are removed
-/// there; returns the Pods of those that stay.
-fn patch_buckets(
-    view: &View<'_>,
-    overlaid: &BTreeSet<Arc<str>>,
-    changes: &[EntryChange],
-    fields: &mut Map<String, Value>,
-) -> BTreeSet<Arc<str>> {
-    let states = ChangedStates::new(&view.pps.fact.status.pod_states, changes);
-    let buckets: Map<String, Value> = states
-        .changed()
-        .map(|bucket| (bucket.to_string(), states.text(bucket).into()))
-        .collect();
-    let is_written = |pod: &&Arc<str>| buckets.contains_key(&Bucket::of(pod).to_string());
-    let (written, rest): (Vec<_>, Vec<_>) = overlaid.iter().partition(is_written);
-    if !buckets.is_empty() {
-        // Without the version: if the API server does not have the other buckets any longer, it
-        // refuses the write.
-        fields.insert("packed".into(), json!({"buckets": buckets}));
-    }
-    insert_entries(
-        fields,
-        written
-            .into_iter()
-            .map(|pod| (pod.to_string(), Value::Null))
-            .collect(),
-    );
-    rest.into_iter().cloned().collect()
-}
-
-/// What `podStates` needs so that it has all states. Those of `form`'s Pods are there already.
-fn all_entries(view: &View<'_>, form: &Form, changes: &[EntryChange]) -> Map<String, Value> {
-    let states = &view.pps.fact.status.pod_states;
-    let is_there = |pod: &Arc<str>| form.overlaid().is_none_or(|pods| pods.contains(pod));
-    let known = states
-        .nodes()
-        .map(|(pod, _)| pod)
-        .filter(|pod| !is_there(pod));
-    let mut entries: Map<String, Value> = known
-        .map(|pod| (pod.to_string(), json!(states.get(pod))))
-        .collect();
-    for change in changes {
-        if is_there(&change.pod) {
-            entries.insert(change.pod.to_string(), change.patch.clone());
-        } else if let Some(after) = &change.after {
-            entries.insert(change.pod.to_string(), json!(after));
-        } else {
-            entries.remove(&*change.pod);
+    /// The size with which the compact form was found to make the object no smaller.
+    pub(super) fn useless_at(&self) -> Option<usize> {
+        match self {
+            Self::StayPlain { found_at } => Some(*found_at),
+            _ => None,
         }
     }
-    entries
 }

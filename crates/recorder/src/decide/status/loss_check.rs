@@ -10,12 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::record::record;
+use crate::record::{Place, record};
 use crate::workload::{WorkloadPresence, retains_state};
 use pps_core::Spec;
 use pps_core::pps::PodState;
 
-use super::{View, backing, is_forgettable, ownership};
+use super::view::{View, backing, is_forgettable, ownership};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 
@@ -49,24 +49,53 @@ impl ReplacedValues {
         before: &PodState,
         after: &PodState,
     ) -> Option<Self> {
-        let is_named = |label: &str| view.pps.fact.spec.topology_keys().any(|key| key == label);
-        let is_replaced = |before: &BTreeMap<String, String>, after: &BTreeMap<String, String>| {
-            let gives_way = |key: &str, value: &String| match after.get(key) {
-                Some(after) => after != value,
-                None => is_named(key),
-            };
-            before.iter().any(|(key, value)| gives_way(key, value))
-        };
+        let spec = view.spec();
+        let labels_are_replaced = is_replaced(
+            spec,
+            &before.node_topology_labels,
+            &after.node_topology_labels,
+        );
         let is_any = before.node_name != after.node_name
-            || is_replaced(&before.node_topology_labels, &after.node_topology_labels)
-            || is_replaced(&before.annotations, &after.annotations);
+            || labels_are_replaced
+            || is_replaced(spec, &before.annotations, &after.annotations);
         is_any.then(|| Self {
             pod: pod.clone(),
             before: before.clone(),
             after: after.clone(),
-            is_node_new: view.nodes.new.contains_key(&*after.node_name),
+            is_node_new: view.nodes.is_new(&after.node_name),
         })
     }
+
+    /// Whether the Pod, where it runs now, would not be recorded with these values.
+    fn is_refuted(&self, spec: &Spec, owner: Option<&Arc<str>>, live: &Live<'_>) -> bool {
+        let name = &*self.after.node_name;
+        let (Some(pod), Some(node)) = (live.pods.get(&self.pod), live.nodes.get(name)) else {
+            return true;
+        };
+        let place = Place {
+            name,
+            node,
+            is_new: self.is_node_new,
+        };
+        pod.terminating
+            || !pod.ready
+            || pod.exempt
+            || pod.node.as_deref() != Some(name)
+            || pod.owner.as_ref() != owner
+            || record(spec, pod, place, Some(&self.before)) != self.after
+    }
+}
+
+/// Whether a value gives way to another one, or one is lost whose key the topology names.
+fn is_replaced(
+    spec: &Spec,
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> bool {
+    before.iter().any(|(key, value)| match after.get(key) {
+        Some(after) => after != value,
+        None => spec.topology_keys().any(|named| named == key),
+    })
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,26 +107,65 @@ pub(crate) struct DroppedEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropCause {
-    /// The retention policy does not keep it; says whether the workload may want the Pod, and
-    /// whether it is the workload for which the entry was recorded. `is_counted` says whether the
-    /// name is unwanted only because the workload has all the Pods that it wants.
+    /// The retention policy does not keep it.
     NotRetained {
-        wanted: bool,
+        /// Whether the workload may want the Pod.
+        may_be_wanted: bool,
+        /// Whether it is the workload for which the entry was recorded.
         presence: WorkloadPresence,
-        is_counted: bool,
+        /// Whether the Pod is unwanted only because the workload has all the Pods that it wants.
+        depends_on_count: bool,
     },
     NodeGone,
 }
 
 impl DroppedEntry {
-    fn is_counted(&self) -> bool {
+    fn depends_on_count(&self) -> bool {
         matches!(
             self.cause,
             DropCause::NotRetained {
-                is_counted: true,
+                depends_on_count: true,
                 ..
             }
         )
+    }
+
+    /// Whether the workload for which it was recorded no longer wants the Pod, whatever other Pods
+    /// it has.
+    fn is_unwanted(&self) -> bool {
+        matches!(
+            self.cause,
+            DropCause::NotRetained {
+                presence: WorkloadPresence::Present,
+                depends_on_count: false,
+                ..
+            }
+        )
+    }
+
+    /// Whether the same rules keep the entry, given the workload and what is live.
+    fn must_stay(
+        &self,
+        check: &LossCheck,
+        workload: Option<&WorkloadFact>,
+        live: &Live<'_>,
+    ) -> bool {
+        let pod = live.pods.get(&self.pod);
+        let ownership = ownership(pod, workload, check.former_uid.as_deref());
+        match self.cause {
+            DropCause::NotRetained {
+                may_be_wanted,
+                presence,
+                ..
+            } => {
+                let backing = backing(ownership, presence, pod, &self.node);
+                retains_state(check.spec.retention(), presence, may_be_wanted, backing)
+            }
+            DropCause::NodeGone => {
+                live.nodes.contains_key(self.node.as_str())
+                    || !is_forgettable(&check.spec, ownership, pod, &self.node)
+            }
+        }
     }
 }
 
@@ -111,7 +179,7 @@ impl LossCheck {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
             former_uid: view.former_uid.map(str::to_owned),
-            spec: view.pps.fact.spec.clone(),
+            spec: view.spec().clone(),
             drops,
             replaced,
         })
@@ -141,11 +209,10 @@ impl LossCheck {
     /// The Pods whose entries are dropped because the workload no longer wants them; without those
     /// that other Pods have replaced.
     pub fn unwanted(&self) -> impl Iterator<Item = &Arc<str>> {
-        let is_unwanted = |drop: &&DroppedEntry| {
-            let present = WorkloadPresence::Present;
-            matches!(drop.cause, DropCause::NotRetained { presence, is_counted: false, .. } if presence == present)
-        };
-        self.drops.iter().filter(is_unwanted).map(|drop| &drop.pod)
+        self.drops
+            .iter()
+            .filter(|drop| drop.is_unwanted())
+            .map(|drop| &drop.pod)
     }
 
     pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
@@ -191,7 +258,7 @@ impl LossCheck {
     pub fn counted(&self) -> Option<&WorkloadFact> {
         self.decided_from
             .as_ref()
-            .filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
+            .filter(|_| self.drops.iter().any(DroppedEntry::depends_on_count))
     }
 
     /// The entries that must stay if the workload has so many living Pods; nothing if they could
@@ -204,7 +271,7 @@ impl LossCheck {
         let refuted = self
             .drops
             .iter()
-            .filter(|drop| drop.is_counted() && !is_met);
+            .filter(|drop| drop.depends_on_count() && !is_met);
         refuted.map(|drop| drop.pod.clone()).collect()
     }
 
@@ -216,52 +283,25 @@ impl LossCheck {
         pods: &BTreeMap<Arc<str>, PodFact>,
         nodes: &BTreeMap<Arc<str>, NodeFact>,
     ) -> BTreeSet<Arc<str>> {
+        let live = Live { pods, nodes };
         let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
-        let is_refuted = |replaced: &&ReplacedValues| {
-            let name = &*replaced.after.node_name;
-            let (Some(pod), Some(node)) = (pods.get(&replaced.pod), nodes.get(name)) else {
-                return true;
-            };
-            let place = (name, node, replaced.is_node_new);
-            let state = record(&self.spec, pod, place, Some(&replaced.before));
-            pod.terminating
-                || !pod.ready
-                || pod.exempt
-                || pod.node.as_deref() != Some(name)
-                || pod.owner.as_ref() != owner
-                || state != replaced.after
-        };
-        let refuted_values = self
+        let values = self
             .replaced
             .iter()
-            .filter(is_refuted)
-            .map(|replaced| replaced.pod.clone());
-        if self.has_drops() && self.decided_from.as_ref() != workload {
-            return refuted_values
-                .chain(self.drops.iter().map(|drop| drop.pod.clone()))
-                .collect();
-        }
-        let must_stay = |drop: &&DroppedEntry| {
-            let pod = pods.get(&drop.pod);
-            let ownership = ownership(pod, workload, self.former_uid.as_deref());
-            match drop.cause {
-                DropCause::NotRetained {
-                    wanted, presence, ..
-                } => {
-                    let backing = backing(ownership, presence, pod, &drop.node);
-                    retains_state(self.spec.retention(), presence, wanted, backing)
-                }
-                DropCause::NodeGone => {
-                    nodes.contains_key(drop.node.as_str())
-                        || !is_forgettable(&self.spec, ownership, pod, &drop.node)
-                }
-            }
-        };
-        let refuted_drops = self
+            .filter(|replaced| replaced.is_refuted(&self.spec, owner, &live))
+            .map(|replaced| &replaced.pod);
+        let has_other_workload = self.decided_from.as_ref() != workload;
+        let drops = self
             .drops
             .iter()
-            .filter(must_stay)
-            .map(|drop| drop.pod.clone());
-        refuted_values.chain(refuted_drops).collect()
+            .filter(|drop| has_other_workload || drop.must_stay(self, workload, &live))
+            .map(|drop| &drop.pod);
+        values.chain(drops).cloned().collect()
     }
+}
+
+/// The Pods and nodes that the API server has now.
+struct Live<'a> {
+    pods: &'a BTreeMap<Arc<str>, PodFact>,
+    nodes: &'a BTreeMap<Arc<str>, NodeFact>,
 }

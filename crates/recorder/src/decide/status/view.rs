@@ -1,0 +1,182 @@
+//! A read-only view of the cluster from one PPS.
+
+use std::sync::Arc;
+
+use pps_core::Spec;
+use pps_core::pps::PodState;
+
+use crate::cluster::{Cluster, KindCoverage, Nodes, Pods};
+use crate::facts::{NamespacedName, PodFact, WorkloadFact};
+use crate::ledger::{Absence, CompactForm, Ledger, NodeEntries, TrackedPps};
+use crate::workload::{PodOwnership, WorkloadPresence, forgets_state};
+
+pub(crate) struct View<'a> {
+    pub(crate) key: &'a NamespacedName,
+    pub(crate) pps: &'a TrackedPps,
+    pub(crate) workload: Option<&'a WorkloadFact>,
+    /// UID of the workload for which the states were recorded, unless a workload of another name
+    /// has it: the PPS targeted that workload before.
+    pub(crate) former_uid: Option<&'a str>,
+    pub(crate) coverage: KindCoverage,
+    pub(crate) superseded_by: Option<&'a NamespacedName>,
+    /// The selector of the namespaces in scope, if it does not select this one.
+    pub(crate) excluded_by: Option<&'a str>,
+    /// Whether what is kept of Pods and Nodes has all the keys that the spec names. Until then only
+    /// this object waits.
+    pub(crate) has_needed_keys: bool,
+    pub(crate) pods: &'a Pods,
+    pub(crate) nodes: &'a Nodes,
+    node_entries: &'a NodeEntries,
+    pub(crate) compact_form: CompactForm,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn of(
+        key: &'a NamespacedName,
+        cluster: &'a Cluster,
+        ledger: &'a Ledger,
+    ) -> Option<Self> {
+        let pps = ledger.objects.get(key)?;
+        let workloads = &cluster.workloads;
+        let former_uid = pps.observed.status.header.target_uid.as_deref();
+        let former_uid = former_uid.filter(|uid| {
+            workloads
+                .key_of(&key.namespace, uid)
+                .is_none_or(|workload| *workload == pps.workload)
+        });
+        let governing = ledger.objects.governing(&pps.workload);
+        let has_needed_keys = pps.exceeded_limit.is_some()
+            || cluster
+                .interest
+                .is_met(&pps.observed.spec, cluster.listed_revision());
+        Some(Self {
+            key,
+            pps,
+            workload: workloads.get(&pps.workload),
+            former_uid,
+            coverage: workloads.coverage(&pps.workload.kind),
+            superseded_by: governing
+                .map(|(governing, _)| governing)
+                .filter(|other| *other != key),
+            excluded_by: cluster.scope.excludes(&key.namespace),
+            has_needed_keys,
+            pods: &cluster.pods,
+            nodes: &cluster.nodes,
+            node_entries: &ledger.node_entries,
+            compact_form: ledger.compact_form_in_use(),
+        })
+    }
+
+    pub(crate) fn spec(&self) -> &'a Spec {
+        &self.pps.observed.spec
+    }
+
+    pub(crate) fn pod(&self, name: &Arc<str>) -> Option<&'a PodFact> {
+        self.pods.facts.get(&NamespacedName {
+            name: name.clone(),
+            namespace: self.key.namespace.clone(),
+        })
+    }
+
+    pub(crate) fn living_workload(&self) -> Option<&'a WorkloadFact> {
+        self.workload.filter(|workload| !workload.terminating)
+    }
+
+    pub(crate) fn presence(&self) -> WorkloadPresence {
+        let target_uid = &self.pps.observed.status.header.target_uid;
+        match (self.living_workload(), target_uid) {
+            (Some(workload), Some(uid)) if *uid != *workload.uid => WorkloadPresence::Replaced,
+            (Some(_), _) => WorkloadPresence::Present,
+            (None, None) if self.workload.is_none() => WorkloadPresence::Awaited,
+            (None, _) => WorkloadPresence::Gone,
+        }
+    }
+
+    /// Whether the workload exists for which the entry of this Pod was recorded. `in_doubt` is the
+    /// answer if that is not known.
+    pub(crate) fn presence_for(&self, name: &Arc<str>, in_doubt: bool) -> WorkloadPresence {
+        let presence = self.presence();
+        if presence != WorkloadPresence::Replaced {
+            return presence;
+        }
+        let renewals = &self.pps.progress.renewals;
+        let is_renewed = self
+            .living_workload()
+            .is_some_and(|workload| renewals.is_renewed(&workload.uid, name).unwrap_or(in_doubt));
+        if is_renewed {
+            WorkloadPresence::Present
+        } else {
+            WorkloadPresence::Replaced
+        }
+    }
+
+    pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
+        ownership(self.pod(name), self.workload, self.former_uid)
+    }
+
+    /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow to drop the
+    /// entry with it.
+    pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
+        let absence = self.node_entries.absence(&state.node_name)?;
+        let pod = self.pod(name);
+        is_forgettable(self.spec(), self.ownership(name), pod, &state.node_name).then_some(absence)
+    }
+}
+
+/// What a Pod is to the workload. `former_uid` is the UID of the workload that had its name before
+/// and for which the states were recorded.
+pub(super) fn ownership(
+    pod: Option<&PodFact>,
+    workload: Option<&WorkloadFact>,
+    former_uid: Option<&str>,
+) -> PodOwnership {
+    let Some(pod) = pod else {
+        return PodOwnership::Absent;
+    };
+    match (&pod.owner, workload, pod.terminating) {
+        (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
+        (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
+        (Some(owner), Some(_), false) if Some(&**owner) == former_uid => PodOwnership::Former,
+        (Some(_), Some(_), _) => PodOwnership::Foreign,
+        // The workload is gone, and the garbage collector has not deleted this Pod yet.
+        (Some(_), None, false) => PodOwnership::Owned,
+        (None, _, false) => PodOwnership::Orphan,
+        (_, _, true) => PodOwnership::Absent,
+    }
+}
+
+/// What a Pod is to its entry, which names this node. A Pod of a re-created workload that is on no
+/// node, or on another node, is not the Pod for which the entry was recorded, unless a user moves
+/// the Pod.
+pub(super) fn backing(
+    ownership: PodOwnership,
+    presence: WorkloadPresence,
+    pod: Option<&PodFact>,
+    recorded: &str,
+) -> PodOwnership {
+    let is_own = matches!(ownership, PodOwnership::Owned | PodOwnership::Terminating);
+    let is_recreated = presence == WorkloadPresence::Replaced && is_own;
+    let is_adopted = pod.is_some_and(|pod| {
+        pod.exempt || recorded.is_empty() || pod.node.as_deref() == Some(recorded)
+    });
+    if is_recreated && !is_adopted {
+        PodOwnership::Absent
+    } else {
+        ownership
+    }
+}
+
+/// Whether an entry may be dropped once its node is gone.
+pub(super) fn is_forgettable(
+    spec: &Spec,
+    ownership: PodOwnership,
+    pod: Option<&PodFact>,
+    recorded: &str,
+) -> bool {
+    let node = pod.and_then(|pod| pod.node.as_deref());
+    // The state of a Pod away from its home never follows the Pod.
+    let is_away = node.is_some_and(|node| spec.is_away(recorded, node));
+    let is_elsewhere = !is_away && node.is_some_and(|node| node != recorded);
+    let is_ready = !is_away && pod.is_some_and(|pod| pod.ready);
+    forgets_state(spec.node_deletion(), ownership, is_ready, is_elsewhere)
+}

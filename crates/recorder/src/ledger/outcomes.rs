@@ -1,0 +1,262 @@
+//! Outcomes: what became of writes, of generated objects and of evictions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pps_core::Reason;
+
+use super::progress::{NotEvicted, Remainder};
+use super::tracked_pps::{MovedEntry, Source};
+use super::{Ledger, TrackedPps};
+use crate::cluster::Cluster;
+use crate::facts::{NamespacedName, WorkloadKey};
+use crate::ledger::progress::InFlight;
+
+/// What became of a write of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusOutcome<'a> {
+    /// The API server has stored it.
+    Stored { resource_version: &'a str },
+    /// It was not stored, or nobody knows whether it was.
+    NotStored,
+    /// The API server has refused it as too large.
+    TooLarge,
+    /// It was not sent, because the API server does not confirm that these entries can be dropped
+    /// or changed.
+    Unconfirmed { pods: &'a BTreeSet<Arc<str>> },
+    /// The API server has stored it without the compact form.
+    StoredWithoutCompactForm { resource_version: &'a str },
+    /// The API server does not store the compact form, so it was not sent.
+    CompactFormRefused,
+}
+
+impl Ledger {
+    /// A write of this object is in flight now. Takes what the decision leaves to the next one.
+    pub(crate) fn follow_decision(
+        &mut self,
+        key: &NamespacedName,
+        remainder: Remainder,
+        in_flight: Option<InFlight>,
+    ) {
+        if let Some(object) = self.objects.tracked.get_mut(key) {
+            object.progress.follow(remainder);
+            object.progress.in_flight = in_flight;
+        }
+    }
+
+    /// Nothing else has to be written into an object: marks the entries whose check was refuted and
+    /// of which something was heard since. Returns whether there are any.
+    pub(crate) fn release_refuted(&mut self, key: &NamespacedName) -> bool {
+        let object = self.objects.tracked.get_mut(key);
+        object.is_some_and(|object| object.progress.release_refuted())
+    }
+
+    /// Remembers what was reported about the capacity of an object. Returns whether it is news.
+    pub(crate) fn is_capacity_news(
+        &mut self,
+        key: &NamespacedName,
+        reason: Option<Reason>,
+    ) -> bool {
+        let Some(object) = self.objects.tracked.get_mut(key) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut object.progress.capacity.reported, reason);
+        before != reason
+    }
+
+    /// These nodes lack a label of a recorded state: their Pods are examined again once the nodes
+    /// are new no longer.
+    pub(crate) fn await_labels(&mut self, nodes: BTreeSet<Arc<str>>) {
+        self.awaited_labels.extend(nodes);
+    }
+
+    /// Takes what became of the write of an object of this UID: it may have been deleted and
+    /// created again before the answer came, and the new one may have a write of its own in flight.
+    pub(crate) fn on_status_done(
+        &mut self,
+        key: &NamespacedName,
+        uid: &str,
+        outcome: StatusOutcome<'_>,
+        cluster: &mut Cluster,
+    ) {
+        let object = self.objects.tracked.get_mut(key);
+        let Some(object) = object.filter(|object| object.observed.uid == uid) else {
+            return;
+        };
+        let interner = &mut cluster.interner;
+        match outcome {
+            StatusOutcome::Stored { resource_version } => {
+                if let Some(moved) = object.finish_write(resource_version, interner) {
+                    self.follow_moved_entries(key, moved, cluster);
+                    self.end_write(key, Trust::AsStored, cluster);
+                }
+            }
+            StatusOutcome::NotStored => {
+                if object.progress.abandon_write() {
+                    self.end_write(key, Trust::AsShown, cluster);
+                }
+            }
+            StatusOutcome::TooLarge => {
+                object.progress.on_too_large(&object.observed.status.form);
+                if object.progress.abandon_write() {
+                    self.end_write(key, Trust::AsShown, cluster);
+                }
+            }
+            StatusOutcome::Unconfirmed { pods } => {
+                if object.progress.hold(pods) {
+                    self.end_write(key, Trust::AsShown, cluster);
+                }
+            }
+            StatusOutcome::StoredWithoutCompactForm { resource_version } => {
+                let moved = object.on_compact_form_dropped(resource_version, interner);
+                self.follow_moved_entries(key, moved, cluster);
+                self.end_write(key, Trust::AsStored, cluster);
+            }
+            StatusOutcome::CompactFormRefused => {
+                object.progress.on_compact_form_refused();
+                self.end_write(key, Trust::AsShown, cluster);
+            }
+        }
+    }
+
+    /// No write of this object is in flight any longer: what waited for that goes on.
+    fn end_write(&mut self, key: &NamespacedName, trust: Trust, cluster: &mut Cluster) {
+        let Some(object) = self.objects.tracked.get_mut(key) else {
+            return;
+        };
+        let superseding = object.superseding.take();
+        if !object.progress.dirty.is_clean() {
+            self.work.statuses.insert(key.clone());
+        }
+        if let Some(superseding) = superseding {
+            let source = match trust {
+                Trust::AsStored => Source::Event,
+                Trust::AsShown => superseding.source,
+            };
+            self.apply_object(key, superseding.fact, source, cluster);
+        }
+    }
+
+    /// A write has changed entries of an object: follows the nodes that they name, and the Pods
+    /// that wait for their state to be dropped.
+    fn follow_moved_entries(
+        &mut self,
+        key: &NamespacedName,
+        moved: Vec<MovedEntry>,
+        cluster: &Cluster,
+    ) {
+        let object = self.objects.get(key);
+        let forgets_nodes = object.is_some_and(|object| object.observed.forgets_nodes());
+        for entry in moved {
+            self.objects.follow_entry(key, &entry);
+            if entry.after.is_none() {
+                self.follow_dropped_entry(key, &entry.pod, cluster);
+            }
+            if forgets_nodes && entry.before != entry.after {
+                self.follow_nodes_of(key, &entry, cluster);
+            }
+        }
+    }
+
+    fn follow_dropped_entry(&mut self, key: &NamespacedName, pod: &Arc<str>, cluster: &Cluster) {
+        let pod = NamespacedName {
+            namespace: key.namespace.clone(),
+            name: pod.clone(),
+        };
+        if cluster.pods.facts.get(&pod).is_some() {
+            // A Pod that was away from its home is recorded where it runs.
+            self.mark_entry(key, &pod.name);
+        }
+        if cluster.pods.waiting.contains(&pod) {
+            self.work.evictions.insert(pod);
+        }
+    }
+
+    fn follow_nodes_of(&mut self, key: &NamespacedName, entry: &MovedEntry, cluster: &Cluster) {
+        if let Some(before) = &entry.before {
+            self.node_entries.remove(before, key, &entry.pod);
+            self.follow_node(before, cluster);
+        }
+        if let Some(after) = &entry.after {
+            self.node_entries.add(after, key, &entry.pod);
+            self.follow_node(after, cluster);
+        }
+    }
+
+    /// The write of a generated PPS or an alias has ended. It is decided again if it `is_settled`
+    /// by no means, or if that was asked for meanwhile.
+    pub(crate) fn on_generated_done(&mut self, workload: &WorkloadKey, is_settled: bool) {
+        if self.aliases.end_write(workload) || !is_settled {
+            self.work.generated.insert(workload.clone());
+        }
+    }
+
+    /// Follows whether the policy finds the PPS that governs a workload only through an alias, and
+    /// what the user has to do if it cannot have one.
+    pub(crate) fn follow_alias(
+        &mut self,
+        workload: &WorkloadKey,
+        behind_alias: Option<&NamespacedName>,
+        conflict: Option<String>,
+    ) {
+        let name = workload.second_name();
+        let advice = conflict.or_else(|| self.aliases.refused.get(&name).cloned());
+        self.aliases.follow(name, workload, behind_alias.is_some());
+        let Some(key) = behind_alias else {
+            return;
+        };
+        let object = self.objects.get(key);
+        if object.is_some_and(|pps| pps.progress.alias_advice != advice) {
+            self.mark(key, |pps| pps.progress.set_alias_advice(advice));
+        }
+    }
+
+    /// A Pod whose state was dropped with its node stays Pending: the condition of its PPS says
+    /// what to do.
+    pub(crate) fn note_not_evicted(
+        &mut self,
+        pps: &NamespacedName,
+        pod: &Arc<str>,
+        not_evicted: NotEvicted,
+        cluster: &Cluster,
+    ) {
+        self.mark(pps, |object| {
+            let pods = &mut object.progress.not_evicted;
+            pods.retain(|name, _| {
+                cluster.pods.waiting.contains(&NamespacedName {
+                    namespace: pps.namespace.clone(),
+                    name: name.clone(),
+                })
+            });
+            pods.insert(pod.clone(), not_evicted);
+            object.progress.dirty.mark_header();
+        });
+    }
+
+    /// A Pod is not to be evicted, or no longer: its PPS says so no more.
+    pub(crate) fn forget_not_evicted(&mut self, pod: &NamespacedName, cluster: &Cluster) {
+        let Some(pending) = cluster.pods.pending(pod) else {
+            return;
+        };
+        let pps = NamespacedName {
+            namespace: pod.namespace.clone(),
+            name: pending.pps.clone(),
+        };
+        let object = self.objects.tracked.get_mut(&pps);
+        let removed = object.and_then(|object| object.progress.not_evicted.remove(&pod.name));
+        if removed.is_some() {
+            self.mark(&pps, |object: &mut TrackedPps| {
+                object.progress.dirty.mark_header();
+            });
+        }
+    }
+}
+
+/// What to make of a version of an object that came while a write was in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// The write was stored: a list that shows an older version was read before.
+    AsStored,
+    /// The write was not stored: the version is worth what its source is.
+    AsShown,
+}
