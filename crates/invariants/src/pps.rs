@@ -173,7 +173,11 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
     let node = NodeFact {
         labels: pairs(&state.node_topology_labels),
     };
-    let place = (state.node_name.as_str(), &node, false);
+    let place = record::Place {
+        name: &state.node_name,
+        node: &node,
+        is_new: false,
+    };
     let first = record::record(&object.spec, &pod, place, None);
     let mut known = object.spec.clone();
     forget_unknown(&mut known);

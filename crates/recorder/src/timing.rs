@@ -2,10 +2,14 @@
 //!
 //! | module | what is due |
 //! |---|---|
+//! | [`agenda`] | all that the sidecar does |
 //! | [`schedule`] | writes, and the retries of writes that failed |
+//! | [`held_back`] | writes of generated objects that were refused |
 //! | [`missing_nodes`] | lookups of missing nodes, and evictions of the Pods that wait for them |
 //! | [`event_budget`] | Events |
 
+pub mod agenda;
 pub mod event_budget;
+pub mod held_back;
 pub mod missing_nodes;
 pub mod schedule;

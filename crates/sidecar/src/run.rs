@@ -166,7 +166,7 @@ async fn record(
                     worker.apply(observation);
                 }
             }
-            Some(result) = worker.writes.next_result() => worker.on_write_done(result.context("a write has failed")?),
+            Some(outcome) = worker.in_flight.next_outcome() => worker.done(outcome.context("a write has failed")?),
             () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),

@@ -23,8 +23,8 @@ use tokio::sync::Semaphore;
 
 pub(crate) use self::failure::Failure;
 use crate::lead::Permit;
-use pps_recorder::decide::{GeneratedPps, PodEviction, index::StatusWrite};
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
+use pps_recorder::{GeneratedPps, PodEviction, StatusWrite};
 
 /// Of a write, or of a read that one depends on. etcd takes objects of 1.5 MiB by default, which
 /// are six times as many bytes in JSON at most.
@@ -43,34 +43,66 @@ pub(crate) struct Unconfirmed {
     pub(crate) failure: Option<Failure>,
 }
 
+/// What became of a request.
 #[derive(Debug)]
-pub(crate) enum WriteResult {
-    /// Of a status write: the new resource version.
-    Status(StatusWrite, Result<String, Failure>),
-    /// Of a status write with the compact form, which the API server does not store: the new
-    /// resource version, if it has stored the rest; else why not.
-    CompactFormDropped(StatusWrite, Result<String, String>),
-    LossUnconfirmed(StatusWrite, Unconfirmed),
-    /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it
-    /// exists.
-    PpsRead(
-        NamespacedName,
-        String,
-        Result<Option<Box<PpsFact>>, Failure>,
-    ),
-    Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
-    Eviction(PodEviction, Result<(), Failure>),
-    /// Of a read: whether a node exists, on which a later write depends.
-    NodeLookup(Arc<str>, Result<bool, Failure>),
+pub(crate) enum Outcome {
+    Status {
+        write: StatusWrite,
+        /// The new resource version.
+        result: Result<String, Failure>,
+    },
+    /// Of a status write with the compact form, which the API server does not store.
+    CompactFormDropped {
+        write: StatusWrite,
+        /// The new resource version, if the API server has stored the rest; else why not.
+        stored: Result<String, String>,
+    },
+    LossUnconfirmed {
+        write: StatusWrite,
+        unconfirmed: Unconfirmed,
+    },
+    /// Of a read of a PPS after conflicts.
+    PpsRead {
+        key: NamespacedName,
+        /// The version that was known before.
+        known_version: String,
+        /// The object, if it exists.
+        result: Result<Option<Box<PpsFact>>, Failure>,
+    },
+    Generated {
+        workload: WorkloadKey,
+        write: GeneratedPps,
+        result: Result<ApplyResult, Failure>,
+    },
+    Eviction {
+        eviction: PodEviction,
+        result: Result<(), Failure>,
+    },
+    NodeLookup {
+        node: Arc<str>,
+        exists: Result<bool, Failure>,
+    },
 }
 
-impl WriteResult {
+impl Outcome {
+    /// The object whose status was to be written.
     pub(crate) fn object(&self) -> Option<&NamespacedName> {
         match self {
-            Self::Status(write, _)
-            | Self::CompactFormDropped(write, _)
-            | Self::LossUnconfirmed(write, _) => Some(&write.key),
+            Self::Status { write, .. }
+            | Self::CompactFormDropped { write, .. }
+            | Self::LossUnconfirmed { write, .. } => Some(&write.key),
             _ => None,
+        }
+    }
+
+    fn compact_form_dropped(write: StatusWrite, stored: Result<String, String>) -> Self {
+        Self::CompactFormDropped { write, stored }
+    }
+
+    fn not_written(write: StatusWrite, failure: Failure) -> Self {
+        Self::Status {
+            write,
+            result: Err(failure),
         }
     }
 }
@@ -106,7 +138,7 @@ impl Writer {
         }
     }
 
-    pub(crate) async fn write_status(self, write: StatusWrite) -> WriteResult {
+    pub(crate) async fn write_status(self, write: StatusWrite) -> Outcome {
         if write.moves_to == Some(StoredForm::Compact) {
             return self.write_compact_form(write).await;
         }
@@ -123,7 +155,7 @@ impl Writer {
     /// prunes it, and only the API server knows its present definition. So the compact form is
     /// first written beside `podStates`, which are removed once the API server has answered that it
     /// has both, and only where it still has both.
-    async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
+    async fn write_compact_form(self, write: StatusWrite) -> Outcome {
         let mut beside = write.patch.clone();
         beside["status"]
             .as_object_mut()
@@ -134,12 +166,12 @@ impl Writer {
             // Both forms together are too large.
             Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
             Err(Failure::Refused(reason)) => {
-                return WriteResult::CompactFormDropped(write, Err(reason));
+                return Outcome::compact_form_dropped(write, Err(reason));
             }
-            Err(failure) => return WriteResult::Status(write, Err(failure)),
+            Err(failure) => return Outcome::not_written(write, failure),
         };
         if !stored.has_compact_form_of(&write.patch) {
-            return WriteResult::CompactFormDropped(write, Ok(stored.version()));
+            return Outcome::compact_form_dropped(write, Ok(stored.version()));
         }
         if stored.has_only_compact_form() {
             return written(write, Ok(stored));
@@ -152,23 +184,23 @@ impl Writer {
 
     /// Moves the states of an object that is too large to have both forms. The API server is asked
     /// first what it would store, and then what it has stored.
-    async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
+    async fn replace_with_compact_form(self, write: StatusWrite) -> Outcome {
         let patch = status_patch(&write, &write.patch).answered_with(Accept::Object);
         match self.send::<StoredPps>(patch.clone().as_dry_run()).await {
             Ok(stored)
                 if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
             Ok(_) => {
-                return WriteResult::CompactFormDropped(write, Err("it would be changed".into()));
+                return Outcome::compact_form_dropped(write, Err("it would be changed".into()));
             }
             // A webhook may refuse every request that only asks.
             Err(Failure::Refused(reason)) => {
-                return WriteResult::CompactFormDropped(write, Err(reason));
+                return Outcome::compact_form_dropped(write, Err(reason));
             }
-            Err(failure) => return WriteResult::Status(write, Err(failure)),
+            Err(failure) => return Outcome::not_written(write, failure),
         }
         match self.send::<StoredPps>(patch).await {
             Ok(stored) if !stored.has_compact_form_of(&write.patch) => {
-                WriteResult::CompactFormDropped(write, Ok(stored.version()))
+                Outcome::compact_form_dropped(write, Ok(stored.version()))
             }
             result => written(write, result),
         }
@@ -178,7 +210,7 @@ impl Writer {
         self,
         workload: WorkloadKey,
         generated: GeneratedPps,
-    ) -> WriteResult {
+    ) -> Outcome {
         let result = match &generated {
             GeneratedPps::Create { key, body, .. } => {
                 let kind = PpsObject::url_path(&(), Some(&key.namespace));
@@ -204,13 +236,17 @@ impl Writer {
                 }
             }
         };
-        WriteResult::Generated(workload, generated, result)
+        Outcome::Generated {
+            workload,
+            write: generated,
+            result,
+        }
     }
 
     /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node.
     /// Before that it asks for what no watch has shown. A disruption budget does not protect a
     /// Pending Pod.
-    pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
+    pub(crate) async fn evict(self, eviction: PodEviction) -> Outcome {
         let pod = &eviction.pod;
         let guard = Guard {
             uid: &eviction.uid,
@@ -221,21 +257,21 @@ impl Writer {
             Ok(()) => self.send(write).await.map(|_: IgnoredAny| ()),
             Err(failure) => Err(failure),
         };
-        WriteResult::Eviction(eviction, result)
+        Outcome::Eviction { eviction, result }
     }
 
     /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound`
     /// counts: a proxy may also answer 404.
-    pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
+    pub(crate) async fn look_up_node(self, node: Arc<str>) -> Outcome {
         // The semaphore is never closed.
         let _turn = self.reads.acquire().await.ok();
         let path = path::<Node>(None, &node);
         let answer = get(&self.client, &path, Accept::Metadata, LIMIT).await;
-        let result = match answer.map(|_: PartialObjectMeta<Node>| ()) {
+        let exists = match answer.map(|_: PartialObjectMeta<Node>| ()) {
             Err(failure) if failure.is_not_found("nodes", &node) => Ok(false),
             answer => answer.map(|()| true).map_err(Failure::from),
         };
-        WriteResult::NodeLookup(node, result)
+        Outcome::NodeLookup { node, exists }
     }
 
     /// Creates or changes a generated PPS. Says how much of what was sent is stored.
@@ -266,8 +302,11 @@ fn status_patch(write: &StatusWrite, patch: &Value) -> Write {
         .answered_with(Accept::Metadata)
 }
 
-fn written(write: StatusWrite, result: Result<StoredPps, Failure>) -> WriteResult {
-    WriteResult::Status(write, result.map(|stored| stored.version()))
+fn written(write: StatusWrite, result: Result<StoredPps, Failure>) -> Outcome {
+    Outcome::Status {
+        write,
+        result: result.map(|stored| stored.version()),
+    }
 }
 
 #[derive(Deserialize)]

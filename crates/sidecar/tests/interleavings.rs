@@ -1,8 +1,8 @@
-//! Random interleavings of what can happen in a cluster, run against the index: watches deliver
+//! Random interleavings of what can happen in a cluster, run against the recorder: watches deliver
 //! late, in pieces and as new lists; writes conflict, get lost or are answered late; the process
 //! can be killed at any moment.
 //!
-//! A plain model recomputes each decision of the index from everything delivered so far. Once
+//! A plain model recomputes each decision of the recorder from everything delivered so far. Once
 //! everything is delivered and written, the outcome is compared with the cluster itself.
 //!
 //! A failing test prints its seed and the smallest failing input. To replay it, or to run more
@@ -353,7 +353,7 @@ fn assert_at_rest(simulation: &mut Simulation) {
         if simulation.cluster.objects.contains_key(name) {
             assert!(
                 !simulation.decide(name),
-                "{name}: a write is needed that the index did not announce"
+                "{name}: a write is needed that the recorder did not announce"
             );
         }
     }
@@ -432,7 +432,7 @@ fn assert_forgotten(simulation: &Simulation) {
     }
 }
 
-/// The model reads [`SpecOptions`] and the index reads the spec; this is where the two meet.
+/// The model reads [`SpecOptions`] and the recorder reads the spec; this is where the two meet.
 #[test]
 fn spec_options_produce_the_spec_that_they_describe() {
     let options = SpecOptions {

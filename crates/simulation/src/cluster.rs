@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub(crate) use self::others::Others;
 pub(crate) use self::pods::{Home, Pod, Pods};
-use self::recorder::Recorder;
+use self::recorder::Sidecar;
 pub use self::workload::wanted;
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
@@ -65,7 +65,7 @@ pub(crate) struct Cluster {
     /// Where a real scheduler has placed Pods in this step.
     pub(crate) observed: BTreeMap<String, String>,
     /// The sidecar; none without the product.
-    pub(crate) recorder: Option<Recorder>,
+    pub(crate) sidecar: Option<Sidecar>,
     /// Pods that the sidecar has to examine; none if it has to list everything again.
     pub(crate) dirty: Option<BTreeSet<String>>,
     /// Workloads that their controller has to examine.
@@ -138,7 +138,7 @@ impl Cluster {
             namespace: scenario.namespace.clone(),
             with_pps: scenario.with_pps,
             evict_pending_pods: scenario.evict_pending_pods,
-            recorder: scenario.with_pps.then(Recorder::new),
+            sidecar: scenario.with_pps.then(Sidecar::new),
             settings: scenario.settings.clone(),
             ..Self::default()
         }

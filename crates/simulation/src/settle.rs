@@ -27,7 +27,7 @@ pub(crate) fn settle(cluster: &mut Cluster, also_waiting: bool) {
 }
 
 fn is_dirty(cluster: &Cluster) -> bool {
-    cluster.recorder.is_some() && cluster.dirty.as_ref().is_none_or(|dirty| !dirty.is_empty())
+    cluster.sidecar.is_some() && cluster.dirty.as_ref().is_none_or(|dirty| !dirty.is_empty())
 }
 
 /// One pass of the controller over the workloads that have changed. Returns whether it has done

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_recorder::Fact;
 use pps_recorder::demand::{Naming, ReplicasPath};
 use pps_recorder::facts::{GroupKind, NamespacedName};
 use pps_sidecar::observe::objects;
@@ -206,7 +207,7 @@ pub fn check_workload(data: &[u8]) {
     let is_gone = fact.terminating;
     let mut world = World::new();
     if kind.group.as_ref() == "apps.kruise.io" {
-        world.index.watch_kind(kind.clone());
+        world.recorder.apply(Fact::KindWatched(kind.clone()));
     }
     world.apply_workload(&kind, item.key, fact);
     let writes = world.settle();

@@ -1,13 +1,13 @@
-//! A small cluster in the sidecar's index.
+//! A small cluster in the sidecar's recorder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_recorder::decide::index::Index;
 use pps_recorder::demand::{Naming, ReplicasPath};
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_recorder::{Fact, Recorder, StatusOutcome};
 use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ const MOST_WRITES: usize = 8;
 pub(super) type Writes = BTreeMap<NamespacedName, Vec<Value>>;
 
 pub(super) struct World {
-    pub(super) index: Index,
+    pub(super) recorder: Recorder,
     pub(super) interest: Interest,
     pods: Vec<String>,
     nodes: Vec<String>,
@@ -78,31 +78,31 @@ impl World {
     pub(super) fn new() -> Self {
         let interest = Interest::default();
         let mut world = Self {
-            index: Index::new(interest.clone()),
+            recorder: Recorder::new(interest.clone()),
             interest,
             pods: vec![pod("web-0").to_string(), pod("web-1").to_string()],
             nodes: vec![node("node-1").to_string(), node("node-2").to_string()],
             version: 1000,
             listed_revision: 0,
         };
-        let index = &mut world.index;
-        index.apply_objects(Update::Begin(0));
+        let recorder = &mut world.recorder;
+        recorder.apply_pps(Update::Begin(0));
         let item = objects::read_pps(&object("web").to_string()).unwrap();
-        index.apply_objects(Update::Apply(item.key, item.fact.unwrap()));
-        index.apply_objects(Update::Done);
+        recorder.apply_pps(Update::Apply(item.key, item.fact.unwrap()));
+        recorder.apply_pps(Update::Done);
         let item = objects::read_stateful_set(&workload("web").to_string()).unwrap();
-        index.watch_kind(database());
+        recorder.apply(Fact::KindWatched(database()));
         for kind in [GroupKind::stateful_set(), database()] {
-            index.apply_workloads(&kind, Update::Begin(0));
+            recorder.apply(Fact::Workloads(kind.clone(), Update::Begin(0)));
             if kind == GroupKind::stateful_set() {
-                index.apply_workloads(
-                    &kind,
+                recorder.apply(Fact::Workloads(
+                    kind.clone(),
                     Update::Apply(item.key.clone(), item.fact.clone().unwrap()),
-                );
+                ));
             }
-            index.apply_workloads(&kind, Update::Done);
+            recorder.apply(Fact::Workloads(kind.clone(), Update::Done));
         }
-        index.set_kinds_known();
+        recorder.apply(Fact::KindsKnown);
         world.list();
         world.settle();
         world
@@ -111,22 +111,25 @@ impl World {
     /// Lists Pods and nodes again, with all keys of interest.
     fn list(&mut self) {
         self.listed_revision = self.interest.revision();
-        self.index.apply_nodes(Update::Begin(self.listed_revision));
+        self.recorder
+            .apply(Fact::Nodes(Update::Begin(self.listed_revision)));
         for text in &self.nodes {
             let item = objects::read_node(text, &self.interest).unwrap();
-            self.index
-                .apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
+            self.recorder
+                .apply(Fact::Nodes(Update::Apply(item.key, item.fact.unwrap())));
         }
-        self.index.apply_nodes(Update::Done);
-        self.index.apply_pods(Update::Begin(self.listed_revision));
+        self.recorder.apply(Fact::Nodes(Update::Done));
+        self.recorder
+            .apply(Fact::Pods(Update::Begin(self.listed_revision)));
         for text in &self.pods {
             if let Ok(item) = objects::read_pod(text, &self.interest)
                 && let Some(fact) = item.fact
             {
-                self.index.apply_pods(Update::Apply(item.key, fact));
+                self.recorder
+                    .apply(Fact::Pods(Update::Apply(item.key, fact)));
             }
         }
-        self.index.apply_pods(Update::Done);
+        self.recorder.apply(Fact::Pods(Update::Done));
     }
 
     pub(super) fn apply_pod(&mut self, text: &str, key: NamespacedName, fact: Option<PodFact>) {
@@ -134,8 +137,9 @@ impl World {
             objects::read_pod(known, &self.interest).is_ok_and(|item| item.key != key)
         });
         self.pods.push(text.to_owned());
-        self.index
-            .apply_pods(fact.map_or(Update::Delete(key.clone()), |fact| Update::Apply(key, fact)));
+        self.recorder.apply(Fact::Pods(
+            fact.map_or(Update::Delete(key.clone()), |fact| Update::Apply(key, fact)),
+        ));
     }
 
     pub(super) fn apply_node(&mut self, text: &str, key: Arc<str>, fact: NodeFact) {
@@ -143,7 +147,7 @@ impl World {
             objects::read_node(known, &self.interest).is_ok_and(|item| item.key != key)
         });
         self.nodes.push(text.to_owned());
-        self.index.apply_nodes(Update::Apply(key, fact));
+        self.recorder.apply(Fact::Nodes(Update::Apply(key, fact)));
     }
 
     pub(super) fn apply_workload(
@@ -152,11 +156,12 @@ impl World {
         key: NamespacedName,
         fact: WorkloadFact,
     ) {
-        self.index.apply_workloads(kind, Update::Apply(key, fact));
+        self.recorder
+            .apply(Fact::Workloads(kind.clone(), Update::Apply(key, fact)));
     }
 
     pub(super) fn apply_object(&mut self, key: NamespacedName, fact: Box<PpsFact>) {
-        self.index.apply_objects(Update::Apply(key, fact));
+        self.recorder.apply_pps(Update::Apply(key, fact));
     }
 
     /// Writes what is due until nothing is left, and returns the writes. A world in which nothing
@@ -165,23 +170,27 @@ impl World {
         let mut writes = Writes::new();
         let mut generated = BTreeSet::new();
         loop {
-            let work = self.index.take_work();
+            let work = self.recorder.take_work();
             if self.listed_revision < self.interest.revision() {
                 self.list();
             }
             let is_idle = work.statuses.is_empty() && work.generated.is_empty();
             for workload in work.generated {
-                if let Some(write) = self.index.generated_pps(&workload) {
+                if let Some(write) = self.recorder.decide_generated(&workload) {
                     // The write is on its way, and is never asked for a second time meanwhile.
                     assert!(generated.insert(workload.clone()), "{workload}: {write:?}");
                     assert_eq!(write.key().namespace, workload.object.namespace);
                 }
             }
             for pod in work.evictions {
-                let _ = self.index.eviction(&pod);
+                let _ = self.recorder.decide_eviction(&pod);
             }
             for key in work.statuses {
-                while let Some(write) = self.index.status_write(&key, "2026-01-01T00:00:00Z") {
+                while let Some(write) = self
+                    .recorder
+                    .decide_status(&key, "2026-01-01T00:00:00Z")
+                    .write
+                {
                     assert_eq!(
                         (&write.key, &write.patch["metadata"]["uid"]),
                         (&key, &Value::from(&*write.uid))
@@ -193,8 +202,13 @@ impl World {
                         "it writes again and again: {all:?}"
                     );
                     self.version += 1;
-                    self.index
-                        .on_status_written(&key, &write.uid, &self.version.to_string());
+                    self.recorder.on_status_done(
+                        &key,
+                        &write.uid,
+                        StatusOutcome::Stored {
+                            resource_version: &self.version.to_string(),
+                        },
+                    );
                 }
             }
             if is_idle {

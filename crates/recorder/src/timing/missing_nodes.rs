@@ -21,10 +21,17 @@ pub struct MissingNodes {
     pub period: Duration,
     /// A missing Node without a deadline is overdue.
     deadlines: Deadlines<Arc<str>>,
-    /// Each missing Node, and whether a confirmation is requested or in flight.
-    nodes: HashMap<Arc<str>, bool>,
+    nodes: HashMap<Arc<str>, Confirmation>,
     /// The Nodes whose absence has to be confirmed.
     pub lookups: Batch<Arc<str>>,
+}
+
+/// What is being done to confirm that a missing Node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Confirmation {
+    NotRequested,
+    /// Requested, or in flight.
+    Requested,
 }
 
 impl MissingNodes {
@@ -39,7 +46,7 @@ impl MissingNodes {
     /// confirmation that is in flight: the Node may have been back in the meantime.
     pub fn start_grace_period(&mut self, node: &Arc<str>, now: Instant) {
         self.cancel(node);
-        self.nodes.insert(node.clone(), false);
+        self.nodes.insert(node.clone(), Confirmation::NotRequested);
         self.deadlines.set(node, now + self.period);
     }
 
@@ -67,18 +74,24 @@ impl MissingNodes {
     /// Requests a confirmation that an overdue Node is gone. Does nothing for other Nodes, or while
     /// one is requested already.
     pub fn request_confirmation(&mut self, node: &Arc<str>, now: Instant) {
-        if let Some(is_requested) = self.nodes.get_mut(node)
+        if let Some(confirmation) = self.nodes.get_mut(node)
             && !self.deadlines.contains(node)
-            && !std::mem::replace(is_requested, true)
+            && *confirmation == Confirmation::NotRequested
         {
+            *confirmation = Confirmation::Requested;
             self.lookups.mark(node, now);
         }
     }
 
+    fn is_requested(&self, node: &Arc<str>) -> bool {
+        self.nodes.get(node) == Some(&Confirmation::Requested)
+    }
+
     /// The API server has no such Node. Returns false if the confirmation is obsolete.
     pub fn confirm_missing(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let is_current = self.nodes.get_mut(node).is_some_and(std::mem::take);
+        let is_current = self.is_requested(node);
         if is_current {
+            self.nodes.insert(node.clone(), Confirmation::NotRequested);
             self.lookups.forget(node);
             self.deadlines.set(node, now + CONFIRMATION_VALIDITY);
         }
@@ -88,7 +101,7 @@ impl MissingNodes {
     /// The API server has the Node: its grace period starts again. Returns false if the answer is
     /// obsolete.
     pub fn confirm_present(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let is_current = self.nodes.get(node) == Some(&true);
+        let is_current = self.is_requested(node);
         if is_current {
             self.start_grace_period(node, now);
         }
@@ -103,7 +116,7 @@ impl MissingNodes {
         retry_after: Option<Duration>,
         now: Instant,
     ) -> u32 {
-        if self.nodes.get(node) != Some(&true) {
+        if !self.is_requested(node) {
             return 0;
         }
         let failures = self.lookups.failures(node);
@@ -181,6 +194,7 @@ impl UnschedulablePods {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schedule::Due;
     use super::*;
 
     const PERIOD: Duration = Duration::from_mins(5);
@@ -193,10 +207,7 @@ mod tests {
     }
 
     fn take(nodes: &mut MissingNodes, now: Instant) -> Option<Arc<str>> {
-        nodes
-            .lookups
-            .take(Candidates::All, now)
-            .map(|(node, _)| node)
+        nodes.lookups.take(Candidates::All, now).map(|due| due.key)
     }
 
     #[test]
@@ -284,7 +295,10 @@ mod tests {
             let is_retry = !waits.is_empty();
             assert_eq!(
                 nodes.lookups.take(Candidates::All, now),
-                Some((node.clone(), is_retry))
+                Some(Due {
+                    key: node.clone(),
+                    is_retry
+                })
             );
             assert_eq!(
                 nodes.confirmation_failed(&node, None, now) as usize,

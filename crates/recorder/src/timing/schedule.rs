@@ -104,6 +104,39 @@ pub enum Candidates {
     NotFailing,
 }
 
+/// A key whose time has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due<K> {
+    pub key: K,
+    /// Whether its last write failed.
+    pub is_retry: bool,
+}
+
+/// The keys that wait for a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub count: usize,
+    /// When the oldest of their changes was marked; failed writes do not reset it.
+    pub oldest: Option<Instant>,
+}
+
+impl Waiting {
+    fn since(time: Instant) -> Self {
+        Self {
+            count: 1,
+            oldest: Some(time),
+        }
+    }
+
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            oldest: self.oldest.into_iter().chain(other.oldest).min(),
+        }
+    }
+}
+
 /// Keys with the times at which they are due. Contains each key once, however often it is marked.
 #[derive(Debug, Default)]
 pub struct Batch<K> {
@@ -178,17 +211,14 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.due.contains(key) || self.failing.contains(key)
     }
 
-    /// How many keys wait for a write, and when the oldest of their changes was marked; failed
-    /// writes do not reset it. Looks at all keys, so call it now and then, not for each event.
-    pub fn waiting(&self) -> (usize, Option<Instant>) {
+    /// The keys that wait for a write. Looks at all keys, so call it now and then, not for each
+    /// event.
+    pub fn waiting(&self) -> Waiting {
         let marked = self.keys.iter().filter(|(key, _)| self.is_marked(key));
         let times = marked.filter_map(|(_, timing)| timing.marked_at);
-        times.fold((0, None), |(count, first), time| {
-            (
-                count + 1,
-                Some(first.map_or(time, |first: Instant| first.min(time))),
-            )
-        })
+        times
+            .map(Waiting::since)
+            .fold(Waiting::default(), Waiting::and)
     }
 
     /// How many keys have met at least so many conflicts in a row.
@@ -207,8 +237,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.due.next().into_iter().chain(failing).min()
     }
 
-    /// Takes a key that is due. Also returns whether its last write failed.
-    pub fn take(&mut self, candidates: Candidates, now: Instant) -> Option<(K, bool)> {
+    /// Takes a key that is due.
+    pub fn take(&mut self, candidates: Candidates, now: Instant) -> Option<Due<K>> {
         let next = self.next(candidates)?;
         let queue = if self.due.next() == Some(next) {
             &mut self.due
@@ -219,7 +249,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.taken_at = Some(now);
         let is_retry = timing.failures > 0;
-        Some((key, is_retry))
+        Some(Due { key, is_retry })
     }
 
     pub fn take_all(&mut self) -> Vec<K> {
@@ -313,7 +343,11 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn take(batch: &mut Batch<&'static str>, now: Instant) -> Option<&'static str> {
-        batch.take(Candidates::All, now).map(|(key, _)| key)
+        batch.take(Candidates::All, now).map(|due| due.key)
+    }
+
+    fn due(key: &'static str, is_retry: bool) -> Due<&'static str> {
+        Due { key, is_retry }
     }
 
     #[test]
@@ -410,11 +444,11 @@ mod tests {
         batch.failed(&"bad", None, now);
         batch.mark(&"bad", now);
         batch.mark(&"good", later);
-        assert_eq!(batch.waiting().0, 2);
+        assert_eq!(batch.waiting().count, 2);
         assert_eq!(batch.next(Candidates::NotFailing), Some(later));
         assert_eq!(
             batch.take(Candidates::NotFailing, later),
-            Some(("good", false))
+            Some(due("good", false))
         );
         assert_eq!(
             (
@@ -423,8 +457,8 @@ mod tests {
             ),
             (None, None)
         );
-        assert_eq!(batch.take(Candidates::All, later), Some(("bad", true)));
-        assert_eq!(batch.waiting(), (0, None));
+        assert_eq!(batch.take(Candidates::All, later), Some(due("bad", true)));
+        assert_eq!(batch.waiting(), Waiting::default());
 
         // The write succeeded in the meantime.
         batch.mark(&"bad", later);
@@ -432,16 +466,16 @@ mod tests {
         batch.mark(&"bad", later + LONGEST);
         assert_eq!(
             batch.take(Candidates::NotFailing, later + LONGEST),
-            Some(("bad", false))
+            Some(due("bad", false))
         );
         batch.failed(&"bad", None, later);
         batch.mark(&"bad", later);
         batch.forget(&"bad");
-        assert_eq!(batch.waiting(), (0, None));
+        assert_eq!(batch.waiting(), Waiting::default());
         batch.failed(&"bad", None, later);
         batch.mark(&"bad", later);
         assert_eq!(batch.take_all(), ["bad"]);
-        assert_eq!(batch.waiting(), (0, None));
+        assert_eq!(batch.waiting(), Waiting::default());
     }
 
     #[test]
@@ -466,13 +500,13 @@ mod tests {
         batch.revisit(&"a", later);
         assert_eq!(
             (batch.waiting(), batch.next(Candidates::All)),
-            ((0, None), Some(later))
+            (Waiting::default(), Some(later))
         );
         batch.mark(&"a", now);
         batch.revisit(&"a", later);
         assert_eq!(
             (batch.waiting(), batch.next(Candidates::All)),
-            ((1, Some(now)), Some(now))
+            (Waiting::since(now), Some(now))
         );
     }
 
@@ -480,28 +514,28 @@ mod tests {
     fn the_oldest_change_keeps_its_age_until_its_write_succeeds() {
         let (mut batch, start) = (Batch::default(), Instant::now());
         let at = |seconds: u32| start + seconds * 1000 * MS;
-        assert_eq!(batch.waiting().1, None);
+        assert_eq!(batch.waiting().oldest, None);
         batch.mark(&"a", at(0));
         batch.mark(&"b", at(1));
         batch.mark(&"a", at(2));
         assert_eq!(
-            batch.waiting().1,
+            batch.waiting().oldest,
             Some(at(0)),
             "marking again does not reset the age"
         );
         assert_eq!(take(&mut batch, at(2)), Some("b"));
         assert_eq!(take(&mut batch, at(2)), Some("a"));
-        assert_eq!(batch.waiting().1, None, "both writes are in flight");
+        assert_eq!(batch.waiting().oldest, None, "both writes are in flight");
 
         // A write that takes long survives a sweep.
         batch.sweep(at(29));
         batch.failed(&"a", None, at(30));
         batch.mark(&"a", at(30));
-        assert_eq!(batch.waiting().1, Some(at(0)));
+        assert_eq!(batch.waiting().oldest, Some(at(0)));
         assert_eq!(take(&mut batch, at(31)), Some("a"));
         batch.written(&"a", 0, at(31));
         batch.mark(&"a", at(32));
-        assert_eq!(batch.waiting().1, Some(at(32)));
+        assert_eq!(batch.waiting().oldest, Some(at(32)));
         batch.sweep(at(121));
         assert_eq!(batch.keys.len(), 2);
         batch.sweep(at(122));
@@ -514,7 +548,7 @@ mod tests {
         batch.conflicted(&"a", now);
         batch.mark(&"a", now);
         let later = now + LAST_RETRY + LONGEST;
-        assert_eq!(batch.take(Candidates::All, later), Some(("a", true)));
+        assert_eq!(batch.take(Candidates::All, later), Some(due("a", true)));
         batch.sweep(later);
         assert_eq!(
             (batch.conflicted(&"a", later), batch.failures(&"a")),

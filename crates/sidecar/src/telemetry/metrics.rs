@@ -2,7 +2,7 @@
 //! does not grow with the cluster.
 
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -12,8 +12,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
-use pps_recorder::decide::index::Index;
-use pps_recorder::facts::interest::Interest;
+use pps_recorder::record::Placement;
+use pps_recorder::timing::schedule::Waiting;
+use pps_recorder::{BoundPod, Counts};
 
 const STATUS_WRITE_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -40,13 +41,6 @@ const WRITE_RESULTS: [&str; 7] = [
 ];
 const LOOKUP_RESULTS: [&str; 3] = ["found", "not_found", "unknown"];
 const DROP_CHECK_RESULTS: [&str; 3] = ["confirmed", "refuted", "unknown"];
-const PLACEMENTS: [&str; 4] = [
-    "unrecorded",
-    "recorded_node",
-    "required_topology",
-    "elsewhere",
-];
-
 type Labels<const N: usize> = [(&'static str, String); N];
 
 /// Declares the metrics. Each has the name of its field, after the prefix that all have.
@@ -152,6 +146,15 @@ fn set(gauge: &Gauge, objects: impl TryInto<i64>) {
     gauge.set(objects.try_into().unwrap_or(i64::MAX));
 }
 
+fn placement_label(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Unrecorded => "unrecorded",
+        Placement::RecordedNode => "recorded_node",
+        Placement::RequiredTopology => "required_topology",
+        Placement::Elsewhere => "elsewhere",
+    }
+}
+
 impl Metrics {
     /// Series whose labels are known in advance start at 0, so that a rate covers their first
     /// increment.
@@ -173,12 +176,16 @@ impl Metrics {
         for result in DROP_CHECK_RESULTS {
             drop(self.drop_checks.get_or_create(&owned([("result", result)])));
         }
-        for placement in PLACEMENTS {
-            for injected in [false, true] {
-                self.count_bound_pods(placement, injected, 0);
+        for placement in Placement::ALL {
+            for is_injected in [false, true] {
+                let bound = BoundPod {
+                    placement,
+                    is_injected,
+                };
+                self.count_bound_pods(bound, 0);
             }
         }
-        self.follow_index(&Index::new(Interest::default()), |_| Duration::ZERO);
+        self.set_counts(&Counts::default(), |_| Duration::ZERO);
         self.set_conflicting_objects(0);
     }
 
@@ -216,52 +223,56 @@ impl Metrics {
         self.status_write_duration.observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn count_bound_pods(&self, placement: &str, injected: bool, pods: u64) {
+    pub(crate) fn count_bound_pods(&self, bound: BoundPod, pods: u64) {
         let labels = owned([
-            ("placement", placement),
-            ("injected", if injected { "true" } else { "false" }),
+            ("placement", placement_label(bound.placement)),
+            ("injected", if bound.is_injected { "true" } else { "false" }),
         ]);
         self.bound_pods.get_or_create(&labels).inc_by(pods);
     }
 
-    /// Takes over what the index counts. `time_since` gives the time since a Unix time.
-    pub(crate) fn follow_index(&self, index: &Index, time_since: impl Fn(i64) -> Duration) {
-        for (name, objects) in index.counts() {
-            match name {
-                "recorded_states" => set(&self.recorded_states, objects),
-                "missing_nodes" => set(&self.missing_nodes, objects),
-                resource => set_one(&self.tracked_objects, "resource", resource, objects),
-            }
-        }
-        let totals = index.totals();
-        set(&self.desired_states, totals.desired_states);
-        set(&self.missing_states, totals.missing_states);
-        set(&self.injected_pods, totals.injected_pods);
-        set(&self.unschedulable_pods, totals.unschedulable_pods);
-        let oldest = totals
+    /// Takes over what the recorder counts. `time_since` gives the time since a Unix time.
+    pub(crate) fn set_counts(&self, counts: &Counts, time_since: impl Fn(i64) -> Duration) {
+        self.set_tracked("pods", counts.pods);
+        self.set_tracked("nodes", counts.nodes);
+        self.set_tracked("workloads", counts.workloads);
+        self.set_tracked(GENERATED, counts.persistent_pod_states);
+        set(&self.recorded_states, counts.recorded_states);
+        set(&self.missing_nodes, counts.missing_nodes);
+        set(&self.desired_states, counts.desired_states);
+        set(&self.missing_states, counts.missing_states);
+        set(&self.injected_pods, counts.injected_pods);
+        set(&self.unschedulable_pods, counts.unschedulable_pods);
+        let oldest = counts
             .unschedulable_since
             .map_or(Duration::ZERO, time_since);
         self.oldest_unschedulable_pod_age_seconds
             .set(oldest.as_secs_f64());
-        let (largest, near, exceeded) = index.sizes();
-        set(&self.largest_object_bytes, largest);
-        for (level, objects) in [("near", near), ("exceeded", exceeded)] {
-            set_one(&self.objects_at_capacity, "level", level, objects);
-        }
+        set(&self.largest_object_bytes, counts.largest_object_bytes);
+        let at_capacity = &self.objects_at_capacity;
+        set_one(at_capacity, "level", "near", counts.near_capacity);
+        set_one(at_capacity, "level", "exceeded", counts.exceeded_capacity);
         set_one(
             &self.unwritable_objects,
             "cause",
             "unreadable",
-            index.unreadable_count(),
+            counts.unreadable_objects,
         );
+    }
+
+    fn set_tracked(&self, resource: &str, objects: usize) {
+        set_one(&self.tracked_objects, "resource", resource, objects);
     }
 
     pub(crate) fn set_conflicting_objects(&self, objects: usize) {
         set_one(&self.unwritable_objects, "cause", "conflicts", objects);
     }
 
-    pub(crate) fn set_pending_writes(&self, writes: usize, oldest_age: Duration) {
-        set(&self.pending_writes, writes);
+    pub(crate) fn set_pending_writes(&self, waiting: Waiting, now: Instant) {
+        let oldest_age = waiting.oldest.map_or(Duration::ZERO, |oldest| {
+            now.saturating_duration_since(oldest)
+        });
+        set(&self.pending_writes, waiting.count);
         self.oldest_pending_write_age_seconds
             .set(oldest_age.as_secs_f64());
     }
@@ -287,7 +298,12 @@ mod tests {
         metrics.count_write(STATUS, "success");
         metrics.observe_status_write(120, 2, Duration::from_millis(10));
         metrics.ready_to_recorded_duration.observe(1.5);
-        metrics.set_pending_writes(1, Duration::from_millis(2500));
+        let now = Instant::now();
+        let waiting = Waiting {
+            count: 1,
+            oldest: Some(now),
+        };
+        metrics.set_pending_writes(waiting, now + Duration::from_millis(2500));
         let text = metrics.render(true, false);
         for line in [
             r#"persistentpodstate_writes_total{resource="persistentpodstates/status",result="success"} 1"#,

@@ -24,15 +24,14 @@ use pps_recorder::kinds::Resource;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
-use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
+use super::{Failure, Outcome, READS_AT_ONCE, Unconfirmed, Writer};
 use crate::observe::objects::{self, Item, Malformed};
 use crate::observe::watch::api_resource;
-use pps_recorder::decide::index::{LossCheck, StatusWrite};
-use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact, WorkloadKey,
     interest::Interest,
 };
+use pps_recorder::{GeneratedPps, LossCheck, PodEviction, StatusWrite};
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,11 +49,11 @@ impl Writer {
         self,
         write: StatusWrite,
         resource: Option<Resource>,
-    ) -> WriteResult {
+    ) -> Outcome {
         if let Some(check) = &write.loss_check {
             let unconfirmed = self.unconfirmed(check, resource).await;
             if !unconfirmed.held.is_empty() {
-                return WriteResult::LossUnconfirmed(write, unconfirmed);
+                return Outcome::LossUnconfirmed { write, unconfirmed };
             }
         }
         self.write_status(write).await
@@ -68,11 +67,18 @@ impl Writer {
         generated: GeneratedPps,
         decided_from: Option<WorkloadFact>,
         resource: Option<Resource>,
-    ) -> WriteResult {
-        match self.read_workload(&workload, resource).await {
-            Ok(fact) if fact == decided_from => self.write_generated_pps(workload, generated).await,
-            Ok(_) => WriteResult::Generated(workload, generated, Err(Failure::Conflict)),
-            Err(failure) => WriteResult::Generated(workload, generated, Err(failure)),
+    ) -> Outcome {
+        let failure = match self.read_workload(&workload, resource).await {
+            Ok(fact) if fact == decided_from => {
+                return self.write_generated_pps(workload, generated).await;
+            }
+            Ok(_) => Failure::Conflict,
+            Err(failure) => failure,
+        };
+        Outcome::Generated {
+            workload,
+            write: generated,
+            result: Err(failure),
         }
     }
 
@@ -150,9 +156,13 @@ impl Writer {
         self.read(&api.kind, source, key, &key.name, read).await
     }
 
-    pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
+    pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> Outcome {
         let result = self.current_pps(&key).await;
-        WriteResult::PpsRead(key, known_version, result)
+        Outcome::PpsRead {
+            key,
+            known_version,
+            result,
+        }
     }
 
     async fn current_pps(&self, key: &NamespacedName) -> Result<Option<Box<PpsFact>>, Failure> {

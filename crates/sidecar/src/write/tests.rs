@@ -67,7 +67,13 @@ async fn a_new_object_is_created_and_never_merged_into_another() {
     };
     let result = writer.write_generated_pps(workload(), create).await;
     assert!(
-        matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))),
+        matches!(
+            result,
+            Outcome::Generated {
+                result: Err(Failure::Conflict),
+                ..
+            }
+        ),
         "{result:?}"
     );
     let requests = requests.lock().unwrap();
@@ -105,14 +111,26 @@ async fn evicts_only_the_pod_that_was_decided_about() {
         })
         .await;
     assert!(
-        matches!(result, WriteResult::Eviction(_, Err(Failure::Conflict))),
+        matches!(
+            result,
+            Outcome::Eviction {
+                result: Err(Failure::Conflict),
+                ..
+            }
+        ),
         "{result:?}"
     );
     requests.lock().unwrap().clear();
     let result = writer.evict(eviction).await;
     // A disruption budget is in the way for now.
     assert!(
-        matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))),
+        matches!(
+            result,
+            Outcome::Eviction {
+                result: Err(Failure::Other { .. }),
+                ..
+            }
+        ),
         "{result:?}"
     );
     let requests = requests.lock().unwrap();
@@ -166,7 +184,11 @@ async fn what_is_no_status_of_an_api_server_keeps_its_code_and_the_wait_that_it_
             is_alias: true,
         };
         let result = writer.write_generated_pps(workload(), delete).await;
-        let WriteResult::Generated(_, _, Err(failure)) = result else {
+        let Outcome::Generated {
+            result: Err(failure),
+            ..
+        } = result
+        else {
             panic!("{result:?}")
         };
         assert_eq!(

@@ -1,10 +1,10 @@
-//! Generated PPS objects: what the index wants done reaches the API server late.
+//! Generated PPS objects: what the recorder wants done reaches the API server late.
 
 use std::collections::BTreeSet;
 
 use pps_core::TargetReference;
 use pps_core::governing::second_name;
-use pps_recorder::decide::GeneratedPps;
+use pps_recorder::GeneratedPps;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{NamespacedName, WorkloadFact, WorkloadKey};
 
@@ -37,15 +37,15 @@ fn name_of(write: &GeneratedPps) -> Name {
 }
 
 impl Simulation {
-    /// The index decides about the generated PPS of a workload. Returns whether something is to be
+    /// The recorder decides about the generated PPS of a workload. Returns whether something is to be
     /// done.
     pub(crate) fn generate(&mut self, number: usize) -> bool {
         let workload = workload_key(number);
         if !self.due_generated.remove(&number) {
             return false;
         }
-        let decided_from = self.index.workload(&workload).cloned();
-        let Some(write) = self.index.generated_pps(&workload) else {
+        let decided_from = self.recorder.workload(&workload).cloned();
+        let Some(write) = self.recorder.decide_generated(&workload) else {
             return false;
         };
         self.take_work();
@@ -90,8 +90,8 @@ impl Simulation {
         if self.cluster.objects.get(name) != before.as_ref() {
             self.queue_pps(name);
         }
-        self.index
-            .on_generated_pps_written(&workload_key(number), is_written);
+        self.recorder
+            .on_generated_done(&workload_key(number), is_written);
         self.take_work();
     }
 
@@ -121,8 +121,8 @@ impl Simulation {
             } => self.cluster.delete_alias(&key.name, uid, resource_version),
         };
         self.deliver_alias(&key.name);
-        self.index
-            .on_generated_pps_written(&workload_key(number), is_written);
+        self.recorder
+            .on_generated_done(&workload_key(number), is_written);
         self.take_work();
     }
 
@@ -133,7 +133,7 @@ impl Simulation {
             Some(alias) => Update::Apply(key, alias_fact(alias)),
             None => Update::Delete(key),
         };
-        self.index.apply_objects(update);
+        self.recorder.apply_pps(update);
     }
 
     /// Asserts, once everything is delivered and written, that each PPS that governs a workload and

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use pps_core::Reason;
 use pps_core::pps::RetentionPolicy;
-use pps_recorder::decide::events::EventBudget;
-use pps_recorder::decide::schedule::{Batch, Candidates, Deadlines};
+use pps_recorder::Counts;
+use pps_recorder::timing::event_budget::EventBudget;
+use pps_recorder::timing::schedule::{Batch, Candidates, Deadlines};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -90,9 +91,10 @@ struct Day {
 /// What the process keeps at rest.
 #[derive(Clone, Debug, PartialEq)]
 struct Kept {
-    /// The objects that metrics count, and the watched kinds.
-    counts: Vec<(&'static str, usize)>,
-    /// The length of everything that the index keeps, as text without digits and without unused
+    /// What metrics count.
+    counts: Counts,
+    watched_kinds: usize,
+    /// The length of everything that the recorder keeps, as text without digits and without unused
     /// names.
     length: usize,
 }
@@ -164,7 +166,8 @@ impl Process {
             while let Some(node) = self.new_nodes.take_due(self.now) {
                 self.simulation.settle_node(node);
             }
-            if let Some((name, _)) = self.writes.take(Candidates::All, self.now) {
+            if let Some(due) = self.writes.take(Candidates::All, self.now) {
+                let name = due.key;
                 self.write(name, runner);
             }
             for node in self.simulation.unconfirmed_nodes() {
@@ -238,7 +241,7 @@ impl Process {
         } else if is_applied {
             if drops_states {
                 simulation
-                    .index
+                    .recorder
                     .report(&workload, Reason::StatesDropped, String::new());
             }
             self.writes.written(&name, cost, now);
@@ -325,17 +328,16 @@ impl Process {
     }
 
     fn kept(&self) -> Kept {
-        let index = &self.simulation.index;
-        let text = format!("{index:?}");
+        let recorder = &self.simulation.recorder;
+        let text = format!("{recorder:?}");
         let (before, rest) = text.split_once("interner: Interner { shared: {").unwrap();
         let (names, after) = rest.split_once("}, sweep_at").unwrap();
         let names = names.split(", ").count();
         assert!(names <= UNUSED_NAMES, "{names} interned names");
-        let mut counts = index.counts().to_vec();
-        counts.push(("watched kinds", after.matches("}: Kind {").count()));
         let length = |text: &str| text.chars().filter(|one| !one.is_ascii_digit()).count();
         Kept {
-            counts,
+            counts: recorder.counts(),
+            watched_kinds: after.matches("}: Kind {").count(),
             length: length(before) + length(after),
         }
     }

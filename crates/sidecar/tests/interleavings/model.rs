@@ -1,6 +1,6 @@
 //! The model: computes from a snapshot, each time from scratch, what a status must say.
 //!
-//! It is the judge of the index, so it shares only data types with it. Each rule is written out
+//! It is the judge of the recorder, so it shares only data types with it. Each rule is written out
 //! here again, as plainly as possible: which names a workload wants, what a running Pod's state is,
 //! which states stay.
 
@@ -29,7 +29,7 @@ pub(crate) struct ExpectedStatus {
     pub(crate) generation: i64,
     /// The reasons that the condition may give.
     pub(crate) reasons: Vec<&'static str>,
-    /// Nodes whose absence the index must have confirmed.
+    /// Nodes whose absence the recorder must have confirmed.
     pub(crate) confirmations: Vec<String>,
     /// Which entries belong to the workload that exists now, if that was examined.
     pub(crate) renewed: Option<Renewed>,

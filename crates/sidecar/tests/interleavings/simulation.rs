@@ -1,15 +1,15 @@
-//! A sidecar process in the simulated cluster: watch events reach its index late, and writes are
+//! A sidecar process in the simulated cluster: watch events reach its recorder late, and writes are
 //! answered late, wrongly or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_recorder::decide::index::{Index, StatusWrite};
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::{
     NamespacedName, NodeFact, Notice, PodFact, PpsFact, StoredForm, WorkloadFact,
 };
 use pps_recorder::recording::RECORDING;
+use pps_recorder::{Absence, CompactLimits, Counts, Recorder, StatusOutcome, StatusWrite};
 
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
@@ -36,7 +36,7 @@ const MAX_WRITES_AT_REST: usize = 4 + NAMED_NODES.len();
 const COMPACT_FROM: usize = 3;
 const COMPACT_UNTIL: usize = 2;
 
-/// A write that the index has handed out.
+/// A write that the recorder has handed out.
 #[derive(Debug)]
 pub(crate) struct PendingWrite {
     name: Name,
@@ -48,14 +48,14 @@ pub(crate) struct PendingWrite {
     renewing: BTreeMap<String, String>,
     /// The API server's response, once it has received the request.
     response: Option<PatchResponse>,
-    /// Whether the object that it was made for is still the one that the index knows.
+    /// Whether the object that it was made for is still the one that the recorder knows.
     is_current: bool,
     /// The newest version that the watch has delivered while the write was pending, and whether in
     /// a list.
     watched: Option<(Pps, bool)>,
 }
 
-/// The index with everything that goes into it and comes out of it.
+/// The recorder with everything that goes into it and comes out of it.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -63,7 +63,7 @@ pub(crate) struct PendingWrite {
 )]
 pub(crate) struct Simulation {
     pub(crate) cluster: Cluster,
-    index: Index,
+    recorder: Recorder,
     interest: Interest,
     snapshot: Snapshot,
     pods: WatchQueue<Pod, PodFact>,
@@ -71,15 +71,15 @@ pub(crate) struct Simulation {
     namespaces: WatchQueue<(), ()>,
     objects: WatchQueue<Pps, Box<PpsFact>>,
     kinds: [WatchQueue<Workload, WorkloadFact>; 3],
-    /// The revision of the last lists of Pods and Nodes. None until these are watched: the index
+    /// The revision of the last lists of Pods and Nodes. None until these are watched: the recorder
     /// must first know which labels and annotations to keep.
     listed_revision: Option<u64>,
-    /// The PPS whose status the index wants to decide.
+    /// The PPS whose status the recorder wants to decide.
     due: BTreeSet<Name>,
-    /// The Nodes whose absence the index wants to have confirmed.
+    /// The Nodes whose absence the recorder wants to have confirmed.
     unconfirmed: BTreeSet<Name>,
     pending: Vec<PendingWrite>,
-    /// The workloads whose generated PPS the index wants to decide, and what it wants done.
+    /// The workloads whose generated PPS the recorder wants to decide, and what it wants done.
     due_generated: BTreeSet<usize>,
     generated: Vec<generation::PendingGenerated>,
     /// The watches that deliver nothing for now.
@@ -93,7 +93,7 @@ pub(crate) struct Simulation {
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
     abandoned: Vec<(Name, StatusWrite, Option<String>)>,
     writes: [usize; PPS_OBJECTS.len()],
-    /// What the index has had reported to users.
+    /// What the recorder has had reported to users.
     notices: Vec<Notice>,
     /// How many writes the API server has stored.
     stored: u32,
@@ -115,7 +115,7 @@ impl Simulation {
         let interest = Interest::default();
         let mut simulation = Self {
             cluster,
-            index: Index::new(interest.clone()),
+            recorder: Recorder::new(interest.clone()),
             interest,
             snapshot: Snapshot::default(),
             pods: WatchQueue::new(),
@@ -162,7 +162,7 @@ impl Simulation {
             *recorder = None;
         }
         self.interest = Interest::default();
-        self.index = Index::new(self.interest.clone());
+        self.recorder = Recorder::new(self.interest.clone());
         let before = std::mem::take(&mut self.snapshot);
         self.pods.clear();
         self.nodes.clear();
@@ -182,13 +182,17 @@ impl Simulation {
     }
 
     fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
-        self.index
+        self.recorder
             .change_compact_form(|form| form.is_off = self.is_compact_form_off);
-        self.index
-            .change_compact_form(|form| form.limits = (COMPACT_FROM, COMPACT_UNTIL));
-        self.index
+        self.recorder.change_compact_form(|form| {
+            form.limits = CompactLimits {
+                from: COMPACT_FROM,
+                until: COMPACT_UNTIL,
+            }
+        });
+        self.recorder
             .change_compact_form(|form| form.is_kept = Some(true));
-        self.index.select_namespaces("enabled=yes");
+        self.recorder.select_namespaces("enabled=yes");
         self.snapshot.kinds.insert(0, WatchCache::default());
         for number in other_kinds {
             self.watch_kind(*number);
@@ -206,23 +210,24 @@ impl Simulation {
         if let Some(absence) = self.snapshot.absences.get_mut(node) {
             *absence = NodeAbsence::Overdue;
         }
-        self.index.on_node_overdue(&Arc::from(node));
+        self.recorder
+            .set_absence(&Arc::from(node), Absence::Overdue);
         self.take_work();
     }
 
-    /// Reads a Node from the API server, if the index has requested that.
+    /// Reads a Node from the API server, if the recorder has requested that.
     pub(crate) fn look_up_node(&mut self, node: Name) {
         if !self.unconfirmed.remove(node) {
             return;
         }
         let (absence, node) = (self.snapshot.absences.get_mut(node), Arc::from(node));
         if self.cluster.nodes.contains_key(&*node) {
-            self.index.on_node_there(&node);
+            self.recorder.set_absence(&node, Absence::InGracePeriod);
             if let Some(absence) = absence {
                 *absence = NodeAbsence::InGracePeriod;
             }
         } else {
-            self.index.on_node_gone(&node);
+            self.recorder.set_absence(&node, Absence::Confirmed);
             if let Some(absence) = absence.filter(|absence| **absence == NodeAbsence::Overdue) {
                 *absence = NodeAbsence::ConfirmedGone;
             }
@@ -233,23 +238,24 @@ impl Simulation {
     // ---- Writes
     // ------------------------------------------------------------------------------------
 
-    /// Decides the status of a PPS if the index wants to. Returns whether there is something to
+    /// Decides the status of a PPS if the recorder wants to. Returns whether there is something to
     /// write.
     pub(crate) fn decide_if_due(&mut self, name: Name) -> bool {
         self.due.remove(name) && self.decide(name)
     }
 
-    /// Lets the index decide the status of a PPS, and compares the decision with the model's.
+    /// Lets the recorder decide the status of a PPS, and compares the decision with the model's.
     /// Returns whether there is something to write.
     pub(crate) fn decide(&mut self, name: Name) -> bool {
-        let write = self.index.status_write(&key(name), NOW);
+        let decision = self.recorder.decide_status(&key(name), NOW);
+        let write = decision.write;
         let expected = self.expected_status(name, write.as_ref());
-        let confirmations = self.index.take_unconfirmed_nodes();
+        let confirmations = decision.unconfirmed_nodes;
         self.take_work();
         let Some(expected) = expected else {
             assert_eq!(
                 write, None,
-                "{name}: the index knows too little to decide this status"
+                "{name}: the recorder knows too little to decide this status"
             );
             assert!(
                 confirmations.is_empty(),
@@ -292,7 +298,7 @@ impl Simulation {
         true
     }
 
-    /// What the model expects, unless the index must wait: for a pending write, or for the watches.
+    /// What the model expects, unless the recorder must wait: for a pending write, or for the watches.
     fn expected_status(&self, name: Name, write: Option<&StatusWrite>) -> Option<ExpectedStatus> {
         let snapshot = &self.snapshot;
         let is_pending = self
@@ -457,8 +463,11 @@ impl Simulation {
         let refuted = self.refuted_drops(&pending.write);
         if !refuted.is_empty() {
             let pending = self.pending.swap_remove(number);
-            self.index
-                .on_loss_unconfirmed(&key(pending.name), &pending.uid, &refuted);
+            self.recorder.on_status_done(
+                &key(pending.name),
+                &pending.uid,
+                StatusOutcome::Unconfirmed { pods: &refuted },
+            );
             self.snapshot
                 .held
                 .extend(refuted.iter().map(|pod| (pending.name, pod.to_string())));
@@ -472,8 +481,11 @@ impl Simulation {
             && self.pending[number].write.moves_to == Some(StoredForm::Compact)
         {
             let pending = self.pending.swap_remove(number);
-            self.index
-                .on_compact_form_dropped(&key(pending.name), &pending.uid, None);
+            self.recorder.on_status_done(
+                &key(pending.name),
+                &pending.uid,
+                StatusOutcome::CompactFormRefused,
+            );
             if let Some((watched, is_listed)) = pending.watched {
                 self.update_known_pps(pending.name, watched, is_listed);
             }
@@ -553,12 +565,12 @@ impl Simulation {
 
     /// The pause after an unconfirmed drop or change is over.
     pub(crate) fn retry_held(&mut self) {
-        self.index.retry_held();
+        self.recorder.retry_held();
         self.take_work();
     }
 
     pub(crate) fn end_surplus_round(&mut self) {
-        self.index.end_surplus_round();
+        self.recorder.end_surplus_round();
         self.take_work();
     }
 
@@ -586,8 +598,13 @@ impl Simulation {
         match pending.response.take().filter(|_| !is_lost) {
             Some(PatchResponse::Applied(version)) => {
                 is_stored = true;
-                self.index
-                    .on_status_written(&key(name), &pending.uid, &version.to_string());
+                self.recorder.on_status_done(
+                    &key(name),
+                    &pending.uid,
+                    StatusOutcome::Stored {
+                        resource_version: &version.to_string(),
+                    },
+                );
                 if pending.is_current {
                     let stored = self.cluster.history[&version].clone();
                     if let Some(renewed) = self.snapshot.renewed.get_mut(&pending.uid) {
@@ -607,7 +624,8 @@ impl Simulation {
                 }
             }
             response => {
-                self.index.on_status_not_written(&key(name), &pending.uid);
+                self.recorder
+                    .on_status_done(&key(name), &pending.uid, StatusOutcome::NotStored);
                 if response.is_none() {
                     self.abandon(pending);
                 }
@@ -636,7 +654,7 @@ impl Simulation {
         self.finish_discovery();
         self.are_reads_failing = false;
         self.is_compact_form_refused = false;
-        self.index.retry_exceeded();
+        self.recorder.retry_exceeded();
         self.take_work();
         self.stalled.clear();
         while let Some(count) = self.pending.len().checked_sub(1) {
@@ -765,7 +783,7 @@ impl Simulation {
             .any(|object| !object.status["packed"].is_null())
     }
 
-    /// Asserts that the watches have delivered the whole cluster, and that the index counts the
+    /// Asserts that the watches have delivered the whole cluster, and that the recorder counts the
     /// same.
     pub(crate) fn assert_up_to_date(&self) {
         let (snapshot, cluster) = (&self.snapshot, &self.cluster);
@@ -783,27 +801,17 @@ impl Simulation {
             assert_eq!(&snapshot.pps.objects[name], object, "{name}");
         }
         let states = |object: &Pps| parse_status(&object.status).pod_states.len();
-        let expected = [
-            ("pods", cluster.pods.len()),
-            ("nodes", cluster.nodes.len()),
-            (
-                "workloads",
-                snapshot.kinds.values().map(|kind| kind.objects.len()).sum(),
-            ),
-            ("persistentpodstates", cluster.objects.len()),
-            (
-                "recorded_states",
-                snapshot.pps.objects.values().map(states).sum(),
-            ),
-            ("missing_nodes", snapshot.absences.len()),
-        ];
-        let counts = self.index.counts();
-        for (kind, number) in expected {
-            assert!(
-                counts.contains(&(kind, number)),
-                "{kind} {number}: {counts:?}"
-            );
-        }
+        let counts = self.recorder.counts();
+        let expected = Counts {
+            pods: cluster.pods.len(),
+            nodes: cluster.nodes.len(),
+            workloads: snapshot.kinds.values().map(|kind| kind.objects.len()).sum(),
+            persistent_pod_states: cluster.objects.len(),
+            recorded_states: snapshot.pps.objects.values().map(states).sum(),
+            missing_nodes: snapshot.absences.len(),
+            ..counts
+        };
+        assert_eq!(counts, expected);
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot {

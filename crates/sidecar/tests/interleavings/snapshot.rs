@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Name, Node, Pod, Pps, WORKLOADS, Workload};
 
-/// An event of a watch. It carries the object for the model, and the fact made of it for the index.
+/// An event of a watch. It carries the object for the model, and the fact made of it for the recorder.
 #[derive(Debug)]
 pub(crate) enum WatchEvent<T, F> {
     /// A list starts, read with this revision of the interest.
@@ -76,7 +76,7 @@ impl<T> WatchCache<T> {
         self.objects.retain(|name, _| listed.contains(name));
     }
 
-    /// Applies an event, and converts it to the index's form.
+    /// Applies an event, and converts it to the recorder's form.
     pub(crate) fn apply<K, F>(
         &mut self,
         event: WatchEvent<T, F>,

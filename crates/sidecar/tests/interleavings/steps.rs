@@ -356,7 +356,7 @@ impl Simulation {
                 }
             }
             Step::EndGracePeriod(node) => {
-                // Mostly of a missing Node; the index ignores the others.
+                // Mostly of a missing Node; the recorder ignores the others.
                 let missing = self.missing_nodes();
                 let is_any = missing.is_empty() || *node < 50;
                 self.end_grace_period(pick(if is_any { &NAMED_NODES } else { &missing }, *node));
@@ -391,7 +391,7 @@ impl Simulation {
         }
     }
 
-    /// The grace period of a missing Node ends, and the Node is looked up if the index asks for
+    /// The grace period of a missing Node ends, and the Node is looked up if the recorder asks for
     /// that.
     fn confirm_missing(&mut self, node: Name) {
         self.end_grace_period(node);

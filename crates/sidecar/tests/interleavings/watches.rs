@@ -1,14 +1,14 @@
 //! The watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds, 6 the namespaces in scope): what
-//! changes in the cluster is queued as events, which reach the index late, in pieces, and sometimes
+//! changes in the cluster is queued as events, which reach the recorder late, in pieces, and sometimes
 //! as a new list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_recorder::decide::index::Work;
 use pps_recorder::facts::WatchState;
 use pps_recorder::facts::store::Update;
 use pps_recorder::recording::RECORDING;
+use pps_recorder::{Fact, Work};
 use serde_json::json;
 
 use super::super::cluster::{NAMED_NODES, Name, PPS_OBJECTS, Pod, Pps, WORKLOADS};
@@ -181,7 +181,7 @@ impl Simulation {
     }
 
     pub(super) fn watch_kind(&mut self, number: usize) {
-        self.index.watch_kind(group_kind(number));
+        self.recorder.apply(Fact::KindWatched(group_kind(number)));
         self.snapshot.kinds.insert(number, WatchCache::default());
         self.relist(3 + number);
         self.take_work();
@@ -196,7 +196,7 @@ impl Simulation {
         self.kinds[number].clear();
         self.snapshot.forbidden.remove(&number);
         self.snapshot.failing.remove(&number);
-        self.index.unwatch_kind(&group_kind(number));
+        self.recorder.apply(Fact::KindUnwatched(group_kind(number)));
         self.take_work();
     }
 
@@ -225,13 +225,14 @@ impl Simulation {
             (false, true) => WatchState::Down,
             (false, false) => WatchState::Up,
         };
-        self.index.set_watch_state(&group_kind(number), state);
+        self.recorder
+            .apply(Fact::KindState(group_kind(number), state));
         self.take_work();
     }
 
     pub(crate) fn finish_discovery(&mut self) {
         self.snapshot.kinds_known = true;
-        self.index.set_kinds_known();
+        self.recorder.apply(Fact::KindsKnown);
         self.take_work();
     }
 
@@ -255,7 +256,8 @@ impl Simulation {
         if let WatchEvent::Apply(name, pod, _) = &event {
             self.note_adoption(name, pod);
         }
-        self.index.apply_pods(self.snapshot.pods.apply(event, key));
+        self.recorder
+            .apply(Fact::Pods(self.snapshot.pods.apply(event, key)));
         true
     }
 
@@ -297,8 +299,8 @@ impl Simulation {
                 self.snapshot.new_nodes.remove(name);
             }
         }
-        self.index
-            .apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
+        self.recorder
+            .apply(Fact::Nodes(self.snapshot.nodes.apply(event, Arc::from)));
         let after = &self.snapshot.nodes.objects;
         self.snapshot
             .new_nodes
@@ -313,8 +315,9 @@ impl Simulation {
         let Some(event) = self.namespaces.pop_front() else {
             return false;
         };
-        self.index
-            .apply_namespaces(self.snapshot.namespaces.apply(event, Arc::from));
+        self.recorder.apply(Fact::Namespaces(
+            self.snapshot.namespaces.apply(event, Arc::from),
+        ));
         true
     }
 
@@ -323,8 +326,8 @@ impl Simulation {
             return false;
         };
         let cache = self.snapshot.kinds.get_mut(&number).unwrap();
-        self.index
-            .apply_workloads(&group_kind(number), cache.apply(event, key));
+        self.recorder
+            .apply(Fact::Workloads(group_kind(number), cache.apply(event, key)));
         true
     }
 
@@ -358,7 +361,7 @@ impl Simulation {
                 Update::Done
             }
         };
-        self.index.apply_objects(update);
+        self.recorder.apply_pps(update);
         true
     }
 
@@ -394,7 +397,7 @@ impl Simulation {
     /// A Node is new no longer.
     pub(crate) fn settle_node(&mut self, node: Name) {
         self.snapshot.new_nodes.remove(node);
-        self.index.on_node_settled(&Arc::from(node));
+        self.recorder.apply(Fact::NodeSettled(Arc::from(node)));
         self.take_work();
     }
 
@@ -407,7 +410,7 @@ impl Simulation {
         }
     }
 
-    /// Takes the work that the index has handed out.
+    /// Takes the work that the recorder has handed out.
     pub(super) fn take_work(&mut self) {
         let Work {
             statuses,
@@ -415,7 +418,7 @@ impl Simulation {
             absences,
             notices,
             ..
-        } = self.index.take_work();
+        } = self.recorder.take_work();
         self.notices.extend(notices);
         for workload in generated {
             let number = (0..WORKLOADS.len()).find(|number| {
@@ -435,7 +438,7 @@ impl Simulation {
             let Some(name) = NAMED_NODES.iter().find(|name| ***name == *node) else {
                 continue;
             };
-            if self.index.is_missing(&node) {
+            if self.recorder.is_missing(&node) {
                 self.snapshot
                     .absences
                     .insert(name, NodeAbsence::InGracePeriod);
@@ -444,7 +447,7 @@ impl Simulation {
             }
         }
         let revision = Some(self.interest.revision());
-        let are_watched = self.listed_revision.is_some() || self.index.is_interest_known();
+        let are_watched = self.listed_revision.is_some() || self.recorder.is_interest_known();
         if are_watched && self.listed_revision != revision {
             self.listed_revision = revision;
             self.list_pods();

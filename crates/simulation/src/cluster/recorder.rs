@@ -1,16 +1,15 @@
-//! The sidecar: its own [`Index`] decides; here are the API server that it watches and writes to,
-//! and its clock.
+//! The sidecar: its own [`Recorder`] decides; here are the API server that it watches and writes
+//! to, and its clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::governing;
 use pps_core::pps::{GROUP, KIND};
-use pps_recorder::decide::GeneratedPps;
-use pps_recorder::decide::index::Index;
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, Notice, WorkloadKey};
+use pps_recorder::{Absence, Fact, GeneratedPps, Recorder, StatusOutcome, StatusWrite};
 use pps_scheduler::fields::controller;
 use serde_json::{Map, Value};
 
@@ -23,23 +22,23 @@ use crate::result::EventKind;
 const EVERY_KEY: u64 = u64::MAX;
 
 #[derive(Debug)]
-pub(crate) struct Recorder {
-    index: Index,
+pub(crate) struct Sidecar {
+    recorder: Recorder,
     /// Nodes that recorded states name and that went missing.
     missing: BTreeSet<Arc<str>>,
 }
 
-impl Recorder {
+impl Sidecar {
     pub(crate) fn new() -> Self {
-        let mut index = Index::new(Interest::default());
-        index.watch_kind(GroupKind {
+        let mut recorder = Recorder::new(Interest::default());
+        recorder.apply(Fact::KindWatched(GroupKind {
             group: GROUP.into(),
             kind: "StatefulSet".into(),
-        });
-        index.set_kinds_known();
-        index.change_compact_form(|form| form.is_kept = Some(true));
+        }));
+        recorder.apply(Fact::KindsKnown);
+        recorder.change_compact_form(|form| form.is_kept = Some(true));
         Self {
-            index,
+            recorder,
             missing: BTreeSet::new(),
         }
     }
@@ -47,61 +46,61 @@ impl Recorder {
     /// What the watches show of these Pods. Everything is listed again if anything may have
     /// changed.
     fn watch(&mut self, cluster: &Cluster, dirty: Option<&BTreeSet<String>>) {
-        let index = &mut self.index;
+        let recorder = &mut self.recorder;
         let key = |name: &str| NamespacedName::new(cluster.namespace.as_str(), name);
         if let Some(dirty) = dirty {
             for name in dirty {
-                index.apply_pods(match pod_fact(cluster, name) {
+                recorder.apply(Fact::Pods(match pod_fact(cluster, name) {
                     Some(fact) => Update::Apply(key(name), fact),
                     None => Update::Delete(key(name)),
-                });
+                }));
             }
             return;
         }
-        index.apply_objects(Update::Begin(0));
+        recorder.apply_pps(Update::Begin(0));
         for (name, pps) in cluster
             .pps
             .iter()
             .filter(|(_, pps)| is_recorded(cluster, pps))
         {
-            index.apply_objects(Update::Apply(
+            recorder.apply_pps(Update::Apply(
                 key(name),
                 Box::new(facts::of_pps(&pps.object)),
             ));
         }
-        index.apply_objects(Update::Done);
+        recorder.apply_pps(Update::Done);
         for group in ["apps", GROUP] {
             let kind = GroupKind {
                 group: group.into(),
                 kind: "StatefulSet".into(),
             };
-            index.apply_workloads(&kind, Update::Begin(0));
+            recorder.apply(Fact::Workloads(kind.clone(), Update::Begin(0)));
             let is_there = |one: &&Workload| one.exists() && one.target.group() == group;
             for workload in cluster.workloads.values().filter(is_there) {
                 let update =
                     Update::Apply(key(&workload.target.name), facts::of_workload(workload));
-                index.apply_workloads(&kind, update);
+                recorder.apply(Fact::Workloads(kind.clone(), update));
             }
-            index.apply_workloads(&kind, Update::Done);
+            recorder.apply(Fact::Workloads(kind.clone(), Update::Done));
         }
-        index.apply_pods(Update::Begin(EVERY_KEY));
+        recorder.apply(Fact::Pods(Update::Begin(EVERY_KEY)));
         let others = cluster.others.names();
         for name in cluster.pods.names().chain(others) {
             if let Some(fact) = pod_fact(cluster, name) {
-                index.apply_pods(Update::Apply(key(name), fact));
+                recorder.apply(Fact::Pods(Update::Apply(key(name), fact)));
             }
         }
-        index.apply_pods(Update::Done);
-        index.apply_nodes(Update::Begin(EVERY_KEY));
+        recorder.apply(Fact::Pods(Update::Done));
+        recorder.apply(Fact::Nodes(Update::Begin(EVERY_KEY)));
         for (name, node) in cluster.existing_nodes() {
-            index.apply_nodes(Update::Apply(
+            recorder.apply(Fact::Nodes(Update::Apply(
                 name.as_str().into(),
                 facts::of_node(&node.object),
-            ));
+            )));
         }
-        index.apply_nodes(Update::Done);
+        recorder.apply(Fact::Nodes(Update::Done));
         for (name, _) in cluster.existing_nodes().filter(|(_, node)| !node.is_new) {
-            index.on_node_settled(&name.as_str().into());
+            recorder.apply(Fact::NodeSettled(name.as_str().into()));
         }
     }
 
@@ -110,7 +109,7 @@ impl Recorder {
         let mut has_changed = false;
         let mut refused = BTreeSet::new();
         loop {
-            let work = self.index.take_work();
+            let work = self.recorder.take_work();
             self.missing.extend(work.absences);
             for Notice {
                 subject, message, ..
@@ -127,12 +126,12 @@ impl Recorder {
                 return has_changed;
             }
             for workload in generated {
-                let Some(write) = self.index.generated_pps(&workload) else {
+                let Some(write) = self.recorder.decide_generated(&workload) else {
                     continue;
                 };
                 let refusal = self.generate(cluster, &workload, &write).err();
-                self.index
-                    .on_generated_pps_written(&workload, refusal.is_none());
+                self.recorder
+                    .on_generated_done(&workload, refusal.is_none());
                 has_changed |= refusal.is_none();
                 if let Some(refusal) = refusal {
                     cluster.warn_once(format!("{KIND}/{}", write.key().name), refusal.clone());
@@ -142,29 +141,37 @@ impl Recorder {
                         ..
                     } = &write
                     {
-                        self.index.on_alias_refused(key, &workload, refusal);
+                        self.recorder.on_alias_refused(key, &workload, refusal);
                     }
                     refused.insert(workload);
                 }
             }
+            let mut unconfirmed = BTreeSet::new();
             for key in work.statuses {
-                has_changed |= self.write_status(cluster, &key).is_some();
-            }
-            for node in self.index.take_unconfirmed_nodes() {
-                if cluster.has_node(&node) {
-                    self.index.on_node_there(&node);
-                } else {
-                    self.index.on_node_gone(&node);
+                let decision = self.recorder.decide_status(&key, &cluster.now());
+                unconfirmed.extend(decision.unconfirmed_nodes);
+                if let Some(write) = decision.write {
+                    has_changed |= self.write_status(cluster, &write).is_some();
                 }
+            }
+            for node in unconfirmed {
+                let absence = if cluster.has_node(&node) {
+                    Absence::InGracePeriod
+                } else {
+                    Absence::Confirmed
+                };
+                self.recorder.set_absence(&node, absence);
             }
         }
     }
 
-    fn write_status(&mut self, cluster: &mut Cluster, key: &NamespacedName) -> Option<()> {
-        let write = self.index.status_write(key, &cluster.now())?;
+    fn write_status(&mut self, cluster: &mut Cluster, write: &StatusWrite) -> Option<()> {
+        let key = &write.key;
         let states = cluster.pps.get(&*key.name)?.states();
         let version = patch_status(cluster, &key.name, &write.patch["status"])?;
-        self.index.on_status_written(key, &write.uid, &version);
+        let resource_version = &version;
+        let outcome = StatusOutcome::Stored { resource_version };
+        self.recorder.on_status_done(key, &write.uid, outcome);
         let states_after = cluster.pps.get(&*key.name)?.states();
         let object = format!("{KIND}/{}", key.name);
         for (pod, state) in states_after
@@ -203,7 +210,7 @@ impl Recorder {
         let (before, mut object, event) = match write {
             GeneratedPps::Delete { key, .. } => {
                 cluster.pps.remove(name);
-                self.index.apply_objects(Update::Delete(key.clone()));
+                self.recorder.apply_pps(Update::Delete(key.clone()));
                 cluster.tell(
                     EventKind::Deleted,
                     format!("{KIND}/{name}"),
@@ -237,8 +244,8 @@ impl Recorder {
         })?;
         cluster.set_server_fields(&mut object, before.as_ref());
         let fact = Box::new(facts::of_pps(&object));
-        self.index
-            .apply_objects(Update::Apply(write.key().clone(), fact));
+        self.recorder
+            .apply_pps(Update::Apply(write.key().clone(), fact));
         cluster.pps.insert(name.to_owned(), Pps::new(object));
         cluster.tell(event.0, format!("{KIND}/{name}"), event.1);
         Ok(())
@@ -258,23 +265,23 @@ pub(crate) fn patch_status(cluster: &mut Cluster, pps: &str, patch: &Value) -> O
 pub(crate) fn react(cluster: &mut Cluster) -> bool {
     let dirty = cluster.dirty.replace(BTreeSet::new());
     let is_dirty = dirty.as_ref().is_none_or(|dirty| !dirty.is_empty());
-    let Some(mut recorder) = cluster.recorder.take_if(|_| is_dirty) else {
+    let Some(mut sidecar) = cluster.sidecar.take_if(|_| is_dirty) else {
         return false;
     };
-    recorder.watch(cluster, dirty.as_ref());
-    let has_changed = recorder.work(cluster);
-    cluster.recorder = Some(recorder);
+    sidecar.watch(cluster, dirty.as_ref());
+    let has_changed = sidecar.work(cluster);
+    cluster.sidecar = Some(sidecar);
     has_changed
 }
 
 /// The grace period of all missing nodes ends.
 pub(crate) fn end_grace_period(cluster: &mut Cluster) {
-    let Some(Recorder { index, missing }) = &mut cluster.recorder else {
+    let Some(Sidecar { recorder, missing }) = &mut cluster.sidecar else {
         return;
     };
     for node in std::mem::take(missing) {
-        if index.is_missing(&node) {
-            index.on_node_overdue(&node);
+        if recorder.is_missing(&node) {
+            recorder.set_absence(&node, Absence::Overdue);
             missing.insert(node);
         }
     }
@@ -284,13 +291,13 @@ pub(crate) fn end_grace_period(cluster: &mut Cluster) {
 /// whose state has been dropped: their successors do not require them. Without the sidecar's flag
 /// they stay Pending.
 pub(crate) fn evict(cluster: &mut Cluster) {
-    let Some(Recorder { index, .. }) = &cluster.recorder else {
+    let Some(Sidecar { recorder, .. }) = &cluster.sidecar else {
         return;
     };
     let key = |name: &String| NamespacedName::new(cluster.namespace.as_str(), name.as_str());
     let waiting = cluster.pods.waiting().map(|(name, _)| name);
     let evicted: Vec<String> = waiting
-        .filter(|name| index.eviction(&key(name)).is_some())
+        .filter(|name| recorder.decide_eviction(&key(name)).is_some())
         .cloned()
         .collect();
     for name in evicted {

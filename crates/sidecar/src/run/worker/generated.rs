@@ -1,48 +1,40 @@
 //! Writes of generated objects and aliases: begins them, and handles what comes of them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pps_core::Reason;
+use pps_recorder::GeneratedPps;
 use tracing::{debug, warn};
 
-use super::{Worker, writes::Refused};
+use super::Worker;
+use super::actions::Action;
 use crate::telemetry::metrics::GENERATED;
 use crate::write::{ApplyResult, Failure};
-use pps_recorder::decide::GeneratedPps;
 use pps_recorder::facts::WorkloadKey;
 
-/// The wait after the first refusal of a write. It doubles with each further one, up to
-/// [`LAST_REFUSED_RETRY`].
-const FIRST_REFUSED_RETRY: Duration = Duration::from_secs(15);
-const LAST_REFUSED_RETRY: Duration = Duration::from_mins(16);
-
 impl Worker {
-    pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
-        let Some(generated) = self.index.generated_pps(&workload) else {
+    pub(super) fn decide_generated(
+        &mut self,
+        workload: WorkloadKey,
+        now: Instant,
+    ) -> Option<Action> {
+        let Some(write) = self.recorder.decide_generated(&workload) else {
             // What is in flight may be refused once more.
-            if !self.index.is_generated_pps_in_flight(&workload) {
-                self.writes.refused.remove(&workload);
+            if !self.recorder.is_generated_in_flight(&workload) {
+                self.agenda.held_back.forget(&workload);
             }
-            return;
+            return None;
         };
-        if let Some(refused) = self.writes.refused.get(&workload)
-            && refused.retry_at > Instant::now()
-            && refused.write == generated.clone().without_version()
-        {
-            self.writes.generated.revisit(&workload, refused.retry_at);
-            return self.index.on_generated_pps_written(&workload, true);
+        if let Some(retry_at) = self.agenda.held_back.until(&workload, &write, now) {
+            self.agenda.generated.revisit(&workload, retry_at);
+            self.recorder.on_generated_done(&workload, true);
+            return None;
         }
-        let writer = self.term.writer.clone();
-        if generated.depends_on_workload() {
-            let decided_from = self.index.workload(&workload).cloned();
-            let resource = self.watching.resource_of(&workload.kind);
-            let write =
-                writer.write_current_generated_pps(workload, generated, decided_from, resource);
-            self.writes.begin(is_retry, write);
-        } else {
-            self.writes
-                .begin(is_retry, writer.write_generated_pps(workload, generated));
-        }
+        Some(Action::WriteGenerated {
+            decided_from: self.recorder.workload(&workload).cloned(),
+            workload,
+            write,
+        })
     }
 
     pub(super) fn on_generated(
@@ -59,12 +51,12 @@ impl Worker {
         // A refused write is not decided again until it is due, or the workload changes.
         let is_settled = match result {
             Ok(applied) => {
-                self.writes.generated.written(workload, 0, now);
+                self.agenda.generated.written(workload, 0, now);
                 self.report_generated_pps(workload, &generated, applied);
                 if applied == ApplyResult::WithoutSources {
                     self.hold_back(workload, generated, now);
                 } else {
-                    self.writes.refused.remove(workload);
+                    self.agenda.held_back.forget(workload);
                 }
                 true
             }
@@ -75,7 +67,7 @@ impl Worker {
                     error = message,
                     "a write of a generated PersistentPodState was refused",
                 );
-                self.writes.generated.written(workload, 0, now);
+                self.agenda.generated.written(workload, 0, now);
                 let refusal = refusal(workload, &generated, &message);
                 if let GeneratedPps::Create {
                     key,
@@ -83,9 +75,11 @@ impl Worker {
                     ..
                 } = &generated
                 {
-                    self.index.on_alias_refused(key, workload, refusal.clone());
+                    self.recorder
+                        .on_alias_refused(key, workload, refusal.clone());
                 }
-                self.index.report(workload, Reason::WriteRefused, refusal);
+                self.recorder
+                    .report(workload, Reason::WriteRefused, refusal);
                 self.hold_back(workload, generated, now);
                 true
             }
@@ -97,37 +91,19 @@ impl Worker {
                         "cannot write a generated PersistentPodState; retrying",
                     );
                 }
-                self.writes
+                self.agenda
                     .generated
                     .failed(workload, failure.retry_after(), now);
                 false
             }
         };
-        self.index.on_generated_pps_written(workload, is_settled);
+        self.recorder.on_generated_done(workload, is_settled);
     }
 
     /// The same write would be refused again, so it waits long.
-    fn hold_back(&mut self, workload: &WorkloadKey, generated: GeneratedPps, now: Instant) {
-        let write = generated.without_version();
-        let before = self
-            .writes
-            .refused
-            .get(workload)
-            .filter(|before| before.write == write);
-        let times = before.map_or(0, |before| before.times + 1);
-        let wait = FIRST_REFUSED_RETRY
-            .saturating_mul(1 << times.min(16))
-            .min(LAST_REFUSED_RETRY);
-        let retry_at = now + wait;
-        self.writes.refused.insert(
-            workload.clone(),
-            Refused {
-                write,
-                retry_at,
-                times,
-            },
-        );
-        self.writes.generated.revisit(workload, retry_at);
+    fn hold_back(&mut self, workload: &WorkloadKey, write: GeneratedPps, now: Instant) {
+        let retry_at = self.agenda.held_back.hold(workload, write, now);
+        self.agenda.generated.revisit(workload, retry_at);
     }
 
     fn report_generated_pps(
@@ -160,7 +136,7 @@ impl Worker {
                 format!("deleted PersistentPodState {name}: the annotations no longer request it"),
             ),
         };
-        self.index.report(workload, reason, message);
+        self.recorder.report(workload, reason, message);
     }
 }
 

@@ -1,16 +1,17 @@
-//! Status writes: begins them, and handles what comes of them: success, conflicts, failures, and
-//! drops of states that the API server does not confirm.
+//! What comes of status writes: success, conflicts, failures, and drops of states that the API
+//! server does not confirm.
 
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use pps_core::Reason;
+use pps_recorder::{StatusOutcome, StatusWrite};
 use tracing::{debug, info, warn};
 
 use super::Worker;
+use super::actions::{Action, Task};
 use crate::telemetry::metrics::{STATUS, count};
-use crate::write::{Failure, Unconfirmed, WriteResult};
-use pps_recorder::decide::index::StatusWrite;
+use crate::write::{Failure, Unconfirmed};
 use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm};
 
 const MAX_LISTED: usize = 5;
@@ -23,32 +24,6 @@ const REPORT_REFUSAL_AFTER: u32 = 5;
 pub(super) const REPORT_AFTER: u32 = 9;
 
 impl Worker {
-    pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
-        let now = wall_clock();
-        let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let Some(write) = self.index.status_write(key, &time) else {
-            return;
-        };
-        let (writer, metrics) = (self.term.writer.clone(), self.metrics.clone());
-        let resource = self.watching.resource_of(&write.workload.kind);
-        self.writes.begin(is_retry, async move {
-            let start = Instant::now();
-            let bytes = write.patch.to_string().len();
-            let result = writer.write_checked_status(write, resource).await;
-            if let WriteResult::Status(write, Ok(_)) = &result {
-                let duration = start.elapsed();
-                metrics.observe_status_write(bytes, write.entries, duration);
-                for ready_since in &write.newly_recorded {
-                    let waited = time_since(*ready_since, now) + duration;
-                    metrics
-                        .ready_to_recorded_duration
-                        .observe(waited.as_secs_f64());
-                }
-            }
-            result
-        });
-    }
-
     pub(super) fn on_status_written(&mut self, write: &StatusWrite, resource_version: &str) {
         debug!(object = %write.key, entries = write.entries, "status written");
         if let Some(form) = write.moves_to {
@@ -60,29 +35,33 @@ impl Worker {
             info!(object = %write.key, states = write.recorded, "moved the states to {to}");
         }
         self.metrics.count_write(STATUS, "success");
-        self.writes
+        self.agenda
             .statuses
             .written(&write.key, write.cost, Instant::now());
-        self.index
-            .on_status_written(&write.key, &write.uid, resource_version);
+        let outcome = StatusOutcome::Stored { resource_version };
+        self.recorder
+            .on_status_done(&write.key, &write.uid, outcome);
         self.report_dropped_states(write);
     }
 
+    /// The API server does not store the compact form. `stored` is the version under which it has
+    /// stored the rest, or why it has not.
     pub(super) fn on_compact_form_dropped(
         &mut self,
         write: &StatusWrite,
-        outcome: &Result<String, String>,
+        stored: &Result<String, String>,
     ) {
         let now = Instant::now();
-        match outcome {
-            Ok(_) => {
+        let outcome = match stored {
+            Ok(resource_version) => {
                 warn!(
                     object = %write.key,
                     "the API server has not stored status.packed; writing all states into \
                      podStates",
                 );
                 self.metrics.count_write(STATUS, "success");
-                self.writes.statuses.written(&write.key, 0, now);
+                self.agenda.statuses.written(&write.key, 0, now);
+                StatusOutcome::StoredWithoutCompactForm { resource_version }
             }
             Err(reason) => {
                 warn!(
@@ -91,21 +70,21 @@ impl Worker {
                     "the API server does not accept status.packed; the states keep their form",
                 );
                 self.metrics.count_write(STATUS, "refused");
-                self.writes.statuses.failed(&write.key, None, now);
+                self.agenda.statuses.failed(&write.key, None, now);
+                StatusOutcome::CompactFormRefused
             }
-        }
-        let resource_version = outcome.as_ref().ok().map(String::as_str);
-        self.index
-            .on_compact_form_dropped(&write.key, &write.uid, resource_version);
+        };
+        self.recorder
+            .on_status_done(&write.key, &write.uid, outcome);
     }
 
     pub(super) fn on_status_failed(&mut self, write: &StatusWrite, failure: &Failure) {
         let (now, key) = (Instant::now(), &write.key);
         self.metrics.count_write(STATUS, failure.result());
         let conflicts = if matches!(failure, Failure::Conflict | Failure::NotFound) {
-            self.writes.statuses.conflicted(key, now)
+            self.agenda.statuses.conflicted(key, now)
         } else {
-            self.writes.statuses.failed(key, failure.retry_after(), now);
+            self.agenda.statuses.failed(key, failure.retry_after(), now);
             0
         };
         if let Failure::TooLarge(error) = failure {
@@ -114,23 +93,26 @@ impl Worker {
                 error,
                 "the API server refuses a status as too large; writing what fits",
             );
-            return self.index.on_status_too_large(key, &write.uid);
+            return self
+                .recorder
+                .on_status_done(key, &write.uid, StatusOutcome::TooLarge);
         }
         if !failure.is_expected() {
             warn!(object = %key, error = %failure, "cannot write a status; retrying");
         }
         // The message of a refusal may change each time: without it, one that stays is reported
         // once.
-        let is_lasting = self.writes.statuses.failures(key) >= REPORT_REFUSAL_AFTER;
+        let is_lasting = self.agenda.statuses.failures(key) >= REPORT_REFUSAL_AFTER;
         if is_lasting && matches!(failure, Failure::Refused(_)) {
             let name = &key.name;
             let message = format!(
                 "allow the status of PersistentPodState {name}: the log says what refuses it"
             );
-            self.index
+            self.recorder
                 .report(&write.workload, Reason::WriteRefused, message);
         }
-        self.index.on_status_not_written(key, &write.uid);
+        self.recorder
+            .on_status_done(key, &write.uid, StatusOutcome::NotStored);
         if conflicts > 0 && conflicts.is_multiple_of(READ_AFTER) {
             self.on_conflicts(write, failure, conflicts);
         }
@@ -158,17 +140,18 @@ impl Worker {
                 error = %failure,
                 "the writes of an object keep conflicting",
             );
-            self.index
+            self.recorder
                 .report(&write.workload, Reason::WriteConflicts, message);
         }
-        if let Some(version) = self.index.resource_version(&write.key).map(str::to_owned) {
-            self.writes.begin(
-                false,
-                self.term
-                    .writer
-                    .clone()
-                    .read_pps(write.key.clone(), version),
-            );
+        if let Some(known_version) = self.recorder.resource_version(&write.key) {
+            let action = Action::ReadPps {
+                key: write.key.clone(),
+                known_version: known_version.to_owned(),
+            };
+            self.send(Task {
+                action,
+                is_retry: false,
+            });
         }
     }
 
@@ -181,10 +164,10 @@ impl Worker {
         match result {
             Ok(fact) => {
                 info!(object = %key, exists = fact.is_some(), "read again after conflicts");
-                self.index.on_object_read(key, known_version, fact);
+                self.recorder.on_pps_read(key, known_version, fact);
                 // An object of this name may have been created since.
-                if self.index.resource_version(key).is_none() {
-                    self.writes.statuses.forget(key);
+                if self.recorder.resource_version(key).is_none() {
+                    self.agenda.statuses.forget(key);
                 }
             }
             Err(error) => {
@@ -196,7 +179,7 @@ impl Worker {
     pub(super) fn on_loss_unconfirmed(&mut self, write: &StatusWrite, unconfirmed: &Unconfirmed) {
         if let Some(error) = &unconfirmed.failure {
             count(&self.metrics.drop_checks, [("result", "unknown")]);
-            self.writes
+            self.agenda
                 .statuses
                 .failed(&write.key, error.retry_after(), Instant::now());
             warn!(
@@ -206,15 +189,17 @@ impl Worker {
             );
         } else {
             count(&self.metrics.drop_checks, [("result", "refuted")]);
-            self.writes.statuses.not_sent(&write.key, Instant::now());
+            self.agenda.statuses.not_sent(&write.key, Instant::now());
             info!(
                 object = %write.key,
                 states = unconfirmed.held.len(),
                 "keeping states: the API server has what a watch has not shown yet",
             );
         }
-        self.index
-            .on_loss_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
+        let pods = &unconfirmed.held;
+        let outcome = StatusOutcome::Unconfirmed { pods };
+        self.recorder
+            .on_status_done(&write.key, &write.uid, outcome);
     }
 
     fn report_dropped_states(&mut self, write: &StatusWrite) {
@@ -228,37 +213,38 @@ impl Worker {
             .collect();
         self.metrics.states_forgotten.inc_by(forgotten.len() as u64);
         self.follow_forgotten_states(check);
-        let grace_period = self.absences.missing.period.as_secs();
+        let grace_period = self.agenda.missing_nodes.period.as_secs();
         let unwanted: Vec<String> = check.unwanted().map(ToString::to_string).collect();
-        for (reason, states, cause) in [
-            (
-                Reason::StatesForgotten,
-                forgotten,
-                format!("the node has not existed for {grace_period} s"),
-            ),
-            (
-                Reason::StatesDropped,
-                unwanted,
-                "the workload no longer wants these Pods; persistentPodStateRetentionPolicy: \
-                 WhenDeleted keeps states while a workload is scaled down"
-                    .into(),
-            ),
-        ] {
-            if !states.is_empty() {
-                let more = states.len().saturating_sub(MAX_LISTED);
-                let more = if more > 0 {
-                    format!(" and {more} more")
-                } else {
-                    String::new()
-                };
-                let listed = states[..states.len().min(MAX_LISTED)].join(", ");
-                let name = &write.key.name;
-                let message = format!(
-                    "dropped the states of {listed}{more} from PersistentPodState {name}: {cause}"
-                );
-                self.index.report(&write.workload, reason, message);
-            }
+        let node_gone = format!("the node has not existed for {grace_period} s");
+        self.report_drops(write, Reason::StatesForgotten, &forgotten, &node_gone);
+        self.report_drops(
+            write,
+            Reason::StatesDropped,
+            &unwanted,
+            "the workload no longer wants these Pods; persistentPodStateRetentionPolicy: \
+             WhenDeleted keeps states while a workload is scaled down",
+        );
+    }
+
+    fn report_drops(
+        &mut self,
+        write: &StatusWrite,
+        reason: Reason,
+        states: &[String],
+        cause: &str,
+    ) {
+        if states.is_empty() {
+            return;
         }
+        let name = &write.key.name;
+        let listed = states[..states.len().min(MAX_LISTED)].join(", ");
+        let more = match states.len().saturating_sub(MAX_LISTED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message =
+            format!("dropped the states of {listed}{more} from PersistentPodState {name}: {cause}");
+        self.recorder.report(&write.workload, reason, message);
     }
 }
 

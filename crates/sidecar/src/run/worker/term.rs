@@ -12,8 +12,8 @@ use crate::lead::{HANDOVER_WINDOW, Leadership, Permit};
 use crate::telemetry::metrics::Metrics;
 use crate::write::Writer;
 use crate::write::events::is_normal;
-use pps_recorder::decide::events::EventBudget;
 use pps_recorder::facts::Notice;
+use pps_recorder::timing::event_budget::EventBudget;
 
 /// How many notices a standby keeps. More of them at once would not help anybody.
 const MAX_HELD_BACK: usize = 100;
@@ -33,7 +33,12 @@ pub(super) struct CurrentTerm {
     metrics: Arc<Metrics>,
     /// Notices that came up while another process led. That process publishes them, unless it fails
     /// at that moment.
-    held_back: VecDeque<(Instant, Notice)>,
+    held_back: VecDeque<HeldBackNotice>,
+}
+
+struct HeldBackNotice {
+    since: Instant,
+    notice: Notice,
 }
 
 impl CurrentTerm {
@@ -60,7 +65,10 @@ impl CurrentTerm {
             if self.held_back.len() == MAX_HELD_BACK {
                 self.held_back.pop_front();
             }
-            return self.held_back.push_back((Instant::now(), notice));
+            return self.held_back.push_back(HeldBackNotice {
+                since: Instant::now(),
+                notice,
+            });
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
         // A sidecar of another namespace would publish the same of an object that they share.
@@ -90,8 +98,8 @@ impl CurrentTerm {
 
     /// Publishes the notices that the former leader may not have published, and drops older ones.
     pub(super) fn publish_held_back(&mut self) {
-        for (time, notice) in std::mem::take(&mut self.held_back) {
-            if time.elapsed() < HANDOVER_WINDOW {
+        for HeldBackNotice { since, notice } in std::mem::take(&mut self.held_back) {
+            if since.elapsed() < HANDOVER_WINDOW {
                 self.publish(notice);
             }
         }

@@ -18,17 +18,19 @@ use tokio::sync::mpsc;
 use tower::service_fn;
 
 use super::Worker;
+use super::actions::{Action, Task};
 use crate::args::Args;
 use crate::lead::Leadership;
 use crate::observe::discovery::WatchId;
 use crate::observe::objects::read_stateful_set;
 use crate::observe::watch::{Observation, Watches};
 use crate::telemetry::Health;
-use pps_recorder::decide::schedule::Candidates;
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey,
     store::Update,
 };
+use pps_recorder::timing::schedule::Candidates;
+use pps_recorder::{Fact, StatusOutcome};
 
 /// The bodies of all writes.
 type Requests = Arc<Mutex<Vec<Value>>>;
@@ -158,8 +160,8 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     let mut worker = worker(client, [pps_with_states()]);
     report_plain_workload(&mut worker);
     worker.take_turn();
-    let done = worker.writes.next_result().await.unwrap().unwrap();
-    worker.on_write_done(done);
+    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    worker.done(done);
     assert_eq!(
         *patches.lock().unwrap(),
         [Value::Null; 0],
@@ -169,9 +171,9 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     worker.take_turn();
     assert!(worker.next_due().unwrap() > start + Duration::from_secs(6));
 
-    worker.write_status(&NamespacedName::new("n", "w"), false);
-    let done = worker.writes.next_result().await.unwrap().unwrap();
-    worker.on_write_done(done);
+    write_status(&mut worker, false);
+    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    worker.done(done);
     assert_eq!(
         patches.lock().unwrap()[0]["status"]["podStates"],
         json!({"w-2": null})
@@ -218,7 +220,7 @@ fn worker_in(
         worker.apply(object);
     }
     worker.apply(Observation::PersistentPodStates(Update::Done));
-    worker.index.set_kinds_known();
+    worker.recorder.apply(Fact::KindsKnown);
     for update in [Update::Begin(u64::MAX), Update::Done] {
         worker.apply(Observation::Pods(update));
     }
@@ -232,13 +234,41 @@ fn worker_in(
     worker
 }
 
+/// Sends the status of the PPS, if there is something to write.
+fn write_status(worker: &mut Worker, is_retry: bool) {
+    let action = worker.decide_status(&NamespacedName::new("n", "w"), Instant::now());
+    send(worker, action, is_retry);
+}
+
+fn begin_generated(worker: &mut Worker, now: Instant) {
+    let action = worker.decide_generated(workload(), now);
+    send(worker, action, false);
+}
+
+fn evict(worker: &mut Worker, pod: &NamespacedName, now: Instant) {
+    let action = worker.decide_eviction(pod, now);
+    send(worker, action, false);
+}
+
+fn send(worker: &mut Worker, action: Option<Action>, is_retry: bool) {
+    if let Some(action) = action {
+        worker.send(Task { action, is_retry });
+    }
+}
+
+/// The API server has stored the status of an object.
+fn stored(worker: &mut Worker, pps: &NamespacedName, resource_version: &str) {
+    let outcome = StatusOutcome::Stored { resource_version };
+    worker.recorder.on_status_done(pps, "uid-1", outcome);
+}
+
 /// Decides the generated PPS, and waits for the write if there is one. Returns the notices.
 async fn write_generated_pps(worker: &mut Worker) -> Vec<(Reason, String)> {
-    worker.write_generated_pps(workload(), false);
-    if let Some(done) = worker.writes.next_result().await {
-        worker.on_write_done(done.unwrap());
+    begin_generated(worker, Instant::now());
+    if let Some(done) = worker.in_flight.next_outcome().await {
+        worker.done(done.unwrap());
     }
-    let notices = worker.index.take_work().notices;
+    let notices = worker.recorder.take_work().notices;
     notices
         .into_iter()
         .map(|notice| (notice.reason, notice.message))
@@ -285,7 +315,7 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
     let (client, patches) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
     let mut worker = worker(client, [pps("6")]);
     worker.take_turn();
-    assert_eq!(worker.writes.in_flight(), 1);
+    assert_eq!(worker.in_flight.count(), 1);
     // The workload appears while the write is on its way.
     let plain = WorkloadFact {
         annotations: [].into(),
@@ -296,8 +326,8 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
         Update::Apply(NamespacedName::new("n", "w"), plain),
     );
     // The change is due before the write has ended, and has to wait for it.
-    worker.writes.statuses.take_all();
-    worker.index.take_work();
+    worker.agenda.statuses.take_all();
+    worker.recorder.take_work();
     let (_sender, mut observations) = mpsc::channel(8);
     let stopped =
         tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
@@ -330,10 +360,10 @@ async fn a_status_that_is_refused_again_and_again_is_reported_once() {
     );
     let mut reported = Vec::new();
     for _ in 0..8 {
-        worker.write_status(&NamespacedName::new("n", "w"), true);
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        worker.on_write_done(done);
-        reported.push(worker.index.take_work().notices);
+        write_status(&mut worker, true);
+        let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+        worker.done(done);
+        reported.push(worker.recorder.take_work().notices);
     }
     let counts: Vec<usize> = reported.iter().map(Vec::len).collect();
     assert_eq!(
@@ -374,22 +404,21 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     }
     assert_eq!(requests.lock().unwrap().len(), 1);
     assert!(
-        worker.writes.generated.next(Candidates::All).is_some(),
+        worker.agenda.generated.next(Candidates::All).is_some(),
         "it is tried again later"
     );
     assert_eq!(
-        worker.writes.pending(Instant::now()).0,
+        worker.agenda.waiting().count,
         0,
         "no write waits until then"
     );
-    worker.writes.refused.get_mut(&workload()).unwrap().retry_at = Instant::now();
-    worker.write_generated_pps(workload(), true);
+    let after_the_wait = Instant::now() + Duration::from_secs(15);
+    begin_generated(&mut worker, after_the_wait);
     assert_eq!(
         write_generated_pps(&mut worker).await,
         [],
         "while the other one is in flight"
     );
-    assert_eq!(worker.writes.refused[&workload()].times, 1);
 
     *stored.lock().unwrap() = annotated_workload("host");
     report_workload(
@@ -400,7 +429,7 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     assert_eq!(requests.lock().unwrap().len(), 3);
     report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
     assert_eq!(write_generated_pps(&mut worker).await, []);
-    assert!(worker.writes.refused.is_empty());
+    assert!(worker.agenda.held_back.is_empty());
 }
 
 #[tokio::test]
@@ -448,19 +477,19 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     write_generated_pps(&mut worker).await;
     let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
     worker
-        .absences
-        .unschedulable
+        .agenda
+        .unschedulable_pods
         .skip_grace_period(&pod, "uid-1", now);
-    assert!(!worker.writes.refused.is_empty());
+    assert!(!worker.agenda.held_back.is_empty());
 
     leadership.begin_another_term();
     worker.follow_leadership();
     assert!(worker.term.is_leader());
     assert!(
-        worker.absences.unschedulable.observe(&pod, "uid-1", now) > now,
+        worker.agenda.unschedulable_pods.observe(&pod, "uid-1", now) > now,
         "nobody knows how it was meanwhile"
     );
-    assert!(worker.writes.refused.is_empty());
+    assert!(worker.agenda.held_back.is_empty());
 }
 
 /// A PPS that forgets nodes.
@@ -521,25 +550,25 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     let mut worker = forgetful_worker(client);
     let pod = NamespacedName::new("n", "w-0");
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
-    worker.absences.evicts_pending_pods = true;
+    worker.evicts_pending_pods = true;
     let now = Instant::now();
     worker
-        .absences
-        .unschedulable
+        .agenda
+        .unschedulable_pods
         .skip_grace_period(&pod, "uid-w-0", now);
 
     worker.health.mark_watch("nodes", false);
-    worker.evict(&pod, false, now);
+    evict(&mut worker, &pod, now);
     assert!(
-        worker.writes.in_flight() == 0,
+        worker.in_flight.count() == 0,
         "a node may be there that the watch has not shown"
     );
-    assert_eq!(worker.writes.pending(now).0, 1, "it is tried again");
+    assert_eq!(worker.agenda.waiting().count, 1, "it is tried again");
 
     worker.health.mark_watch("nodes", true);
     worker.health.mark_synced();
-    worker.evict(&pod, false, now);
-    worker.writes.next_result().await.unwrap().unwrap();
+    evict(&mut worker, &pod, now);
+    worker.in_flight.next_outcome().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
 
@@ -547,15 +576,15 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
 async fn evict_waiting_pod(worker: &mut Worker) {
     let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
-    worker.absences.evicts_pending_pods = true;
+    worker.evicts_pending_pods = true;
     worker.health.mark_synced();
     worker
-        .absences
-        .unschedulable
+        .agenda
+        .unschedulable_pods
         .skip_grace_period(&pod, "uid-w-0", now);
-    worker.evict(&pod, false, now);
-    let done = worker.writes.next_result().await.unwrap().unwrap();
-    worker.on_write_done(done);
+    evict(worker, &pod, now);
+    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    worker.done(done);
 }
 
 #[tokio::test]
@@ -579,7 +608,7 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
         evict_waiting_pod(&mut worker).await;
         assert_eq!(requests.lock().unwrap().len(), evictions);
         assert_eq!(
-            worker.writes.evictions.waiting().0,
+            worker.agenda.evictions.waiting().count,
             1 - evictions,
             "it is tried again"
         );
@@ -613,19 +642,20 @@ async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
     let now = Instant::now();
     worker
-        .absences
-        .unschedulable
+        .agenda
+        .unschedulable_pods
         .skip_grace_period(&pod, "uid-w-0", now);
-    worker.evict(&pod, false, now);
+    evict(&mut worker, &pod, now);
     let condition = |worker: &mut Worker| {
         let write = worker
-            .index
-            .status_write(&pps, "2026-01-01T00:00:00Z")
+            .recorder
+            .decide_status(&pps, "2026-01-01T00:00:00Z")
+            .write
             .unwrap();
-        worker.index.on_status_written(&pps, "uid-1", "8");
+        stored(worker, &pps, "8");
         write.patch["status"]["conditions"][0].clone()
     };
-    assert!(worker.index.take_work().statuses.contains(&pps));
+    assert!(worker.recorder.take_work().statuses.contains(&pps));
     let stays = condition(&mut worker);
     assert_eq!(
         (&stays["status"], &stays["reason"]),
@@ -642,7 +672,7 @@ async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
         labels: vec![("zone".into(), "gone".into())],
     };
     worker.apply(Observation::Nodes(Update::Apply("node-1".into(), node)));
-    worker.evict(&pod, false, Instant::now());
+    evict(&mut worker, &pod, Instant::now());
     assert_eq!(condition(&mut worker)["reason"], "WaitingForPods");
 }
 
@@ -661,11 +691,11 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
     for round in 0..2 {
         let mut worker = worker(client.clone(), [pps_with_states()]);
         report_plain_workload(&mut worker);
-        worker.write_status(&NamespacedName::new("n", "w"), false);
-        worker.index.take_work();
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        worker.on_write_done(done);
-        let notices = worker.index.take_work().notices;
+        write_status(&mut worker, false);
+        worker.recorder.take_work();
+        let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+        worker.done(done);
+        let notices = worker.recorder.take_work().notices;
         let [notice] = &notices[..] else {
             panic!("{round}: {notices:?}")
         };
@@ -728,22 +758,24 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
             worker.on_manager_checked(lease.clone());
         }
         let before = worker
-            .index
-            .status_write(&key, "2026-01-01T00:00:00Z")
+            .recorder
+            .decide_status(&key, "2026-01-01T00:00:00Z")
+            .write
             .unwrap()
             .moves_to;
-        worker.index.on_status_written(&key, "uid-1", "8");
+        stored(&mut worker, &key, "8");
         // The manager runs from now on.
         worker.on_manager_checked(held("y"));
         worker.on_manager_checked(held("z"));
         let moves = |worker: &mut Worker| {
             worker
-                .index
-                .status_write(&key, "2026-01-01T00:00:00Z")
+                .recorder
+                .decide_status(&key, "2026-01-01T00:00:00Z")
+                .write
                 .and_then(|write| write.moves_to)
         };
         let after = moves(&mut worker);
-        worker.index.on_status_written(&key, "uid-1", "9");
+        stored(&mut worker, &key, "9");
         worker.on_manager_checked(None);
         assert_eq!(
             moves(&mut worker),
@@ -883,7 +915,7 @@ async fn examines_one_pod_in_a_turn_and_the_next_one_at_once() {
     }
     for left in (0..100).rev() {
         worker.take_turn();
-        let is_any_due = worker.writes.evictions.next(Candidates::All).unwrap() <= Instant::now();
+        let is_any_due = worker.agenda.evictions.next(Candidates::All).unwrap() <= Instant::now();
         assert_eq!(
             is_any_due,
             left > 0,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::future::pending;
 
-use pps_recorder::kinds;
+use pps_recorder::{Fact, Work, kinds};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
@@ -15,7 +15,6 @@ use crate::lead::Leadership;
 use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::openkruise::check_repeatedly;
 use crate::observe::watch::{StoreWentBack, Watches, resource_name};
-use pps_recorder::decide::index::Work;
 use pps_recorder::facts::WatchState;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update};
 
@@ -24,13 +23,19 @@ pub(crate) struct Watching {
     leadership: Leadership,
     /// Each returns why it has ended.
     pub(super) tasks: JoinSet<anyhow::Error>,
-    /// The task that watches each kind, and how objects of the kind are read.
-    kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
+    kinds: HashMap<GroupKind, WatchedKind>,
     relist_objects: watch::Sender<u64>,
     relist_pods_and_nodes: watch::Sender<u64>,
     /// Whether Pods and Nodes are watched. They are watched later than the rest, so that they need
     /// not be listed twice.
     pub(super) has_pods: bool,
+}
+
+struct WatchedKind {
+    /// The task that watches the kind.
+    task: AbortHandle,
+    /// How objects of the kind are read.
+    resource: kinds::Resource,
 }
 
 impl Watching {
@@ -118,21 +123,21 @@ impl Watching {
         info!(kind = %id.kind, version = resource.version, "watching this workload kind");
         let kind = id.kind.clone();
         let task = self.spawn(self.watches.clone().watch_kind(id, resource.clone()));
-        if let Some((before, _)) = self.kinds.insert(kind, (task, resource)) {
-            before.abort();
+        if let Some(before) = self.kinds.insert(kind, WatchedKind { task, resource }) {
+            before.task.abort();
         }
     }
 
     fn stop_kind(&mut self, kind: &GroupKind) -> Option<kinds::Resource> {
         info!(%kind, "no longer watching this workload kind");
-        let (task, resource) = self.kinds.remove(kind)?;
-        task.abort();
-        Some(resource)
+        let watched = self.kinds.remove(kind)?;
+        watched.task.abort();
+        Some(watched.resource)
     }
 
     /// The resource of a custom kind; `None` if it is no longer watched.
     pub(super) fn resource_of(&self, kind: &GroupKind) -> Option<kinds::Resource> {
-        self.kinds.get(kind).map(|(_, resource)| resource.clone())
+        self.kinds.get(kind).map(|kind| kind.resource.clone())
     }
 }
 
@@ -146,7 +151,8 @@ impl Worker {
         let is_listed = update == Update::Done;
         let is_custom = id.kind != GroupKind::stateful_set();
         if !is_custom || self.discovery.is_current(id) {
-            self.index.apply_workloads(&id.kind, update);
+            self.recorder
+                .apply(Fact::Workloads(id.kind.clone(), update));
             if is_custom && is_listed {
                 self.on_kind(id, WatchState::Listed);
             }
@@ -155,7 +161,7 @@ impl Worker {
 
     pub(super) fn on_kind(&mut self, id: &WatchId, state: WatchState) {
         if self.discovery.is_current(id) {
-            self.index.set_watch_state(&id.kind, state);
+            self.recorder.apply(Fact::KindState(id.kind.clone(), state));
             self.discovery.mark(id, state);
             self.follow_discovery();
         }
@@ -165,17 +171,17 @@ impl Worker {
         for action in self.discovery.take_actions() {
             match action {
                 WatchAction::Start(id, resource) => {
-                    self.index.watch_kind(id.kind.clone());
+                    self.recorder.apply(Fact::KindWatched(id.kind.clone()));
                     self.watching.start_kind(id, resource);
                 }
                 WatchAction::Stop(kind) => {
                     if let Some(resource) = self.watching.stop_kind(&kind) {
                         self.metrics.remove_watch(&resource_name(&resource));
                     }
-                    self.index.unwatch_kind(&kind);
+                    self.recorder.apply(Fact::KindUnwatched(kind));
                 }
                 WatchAction::Publish(notice) => self.term.publish(notice),
-                WatchAction::RelistObjects => self.index.on_definition_changed(),
+                WatchAction::RelistObjects => self.recorder.on_definition_changed(),
             }
         }
         // Beside OpenKruise's manager no object gets the compact form.
@@ -184,11 +190,11 @@ impl Worker {
             .keeps_packed()
             .filter(|_| self.manager.is_known())
         {
-            self.index
+            self.recorder
                 .change_compact_form(|form| form.is_kept = Some(is_kept));
         }
         if self.discovery.is_known() {
-            self.index.set_kinds_known();
+            self.recorder.apply(Fact::KindsKnown);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// The result of a write, whether each request was a dry run, and what is stored then.
-    async fn write(&self, before: Value, write: StatusWrite) -> (WriteResult, Vec<bool>, Value) {
+    async fn write(&self, before: Value, write: StatusWrite) -> (Outcome, Vec<bool>, Value) {
         *self.status.lock().unwrap() = before;
         let server = self.clone();
         let service = service_fn(move |request| {
@@ -149,7 +149,7 @@ fn moved() -> Value {
 async fn states_are_removed_from_pod_states_once_the_compact_form_is_stored() {
     let (result, dry_runs, stored) = Server::default().write(states(), write()).await;
     assert!(
-        matches!(&result, WriteResult::Status(_, Ok(version)) if version == "9"),
+        matches!(&result, Outcome::Status { result: Ok(version), .. } if version == "9"),
         "{result:?}"
     );
     assert_eq!((dry_runs, stored), (vec![false, false], moved()));
@@ -164,10 +164,16 @@ async fn a_definition_without_the_compact_form_costs_no_state_whenever_it_comes(
         };
         let (result, _, stored) = server.write(states(), write()).await;
         match result {
-            WriteResult::CompactFormDropped(_, Ok(version)) => {
+            Outcome::CompactFormDropped {
+                stored: Ok(version),
+                ..
+            } => {
                 assert_eq!((pruned_from, &*version), (1, "8"));
             }
-            WriteResult::Status(_, Err(Failure::Refused(_))) => assert_eq!(pruned_from, 2),
+            Outcome::Status {
+                result: Err(Failure::Refused(_)),
+                ..
+            } => assert_eq!(pruned_from, 2),
             other => panic!("{pruned_from}: {other:?}"),
         }
         assert_eq!(stored["podStates"], states()["podStates"], "{pruned_from}");
@@ -185,7 +191,7 @@ async fn a_write_to_the_compact_form_changes_nothing_where_the_form_is_hidden() 
     };
     let (result, _, stored) = Server::default().write(moved(), change()).await;
     assert!(
-        matches!(result, WriteResult::Status(_, Ok(_))),
+        matches!(result, Outcome::Status { result: Ok(_), .. }),
         "{result:?}"
     );
     assert_eq!(
@@ -198,7 +204,13 @@ async fn a_write_to_the_compact_form_changes_nothing_where_the_form_is_hidden() 
     };
     let (result, _, stored) = hidden.write(moved(), change()).await;
     assert!(
-        matches!(result, WriteResult::Status(_, Err(Failure::Refused(_)))),
+        matches!(
+            result,
+            Outcome::Status {
+                result: Err(Failure::Refused(_)),
+                ..
+            }
+        ),
         "{result:?}"
     );
     assert_eq!(stored, moved());
@@ -212,7 +224,7 @@ async fn an_object_without_room_for_both_forms_moves_after_a_dry_run() {
     };
     let (result, dry_runs, stored) = tight.write(states(), write()).await;
     assert!(
-        matches!(result, WriteResult::Status(_, Ok(_))),
+        matches!(result, Outcome::Status { result: Ok(_), .. }),
         "{result:?}"
     );
     assert_eq!((dry_runs, stored), (vec![false, true, false], moved()));
@@ -226,10 +238,13 @@ async fn a_move_that_is_refused_keeps_its_reason_and_one_that_fails_is_a_write_t
             ..Server::default()
         };
         match server.write(states(), write()).await.0 {
-            WriteResult::CompactFormDropped(_, Err(reason)) => {
+            Outcome::CompactFormDropped {
+                stored: Err(reason),
+                ..
+            } => {
                 assert!(is_refused && reason.ends_with("no"), "{code}: {reason}");
             }
-            WriteResult::Status(_, Err(_)) => assert!(!is_refused, "{code}"),
+            Outcome::Status { result: Err(_), .. } => assert!(!is_refused, "{code}"),
             other => panic!("{code}: {other:?}"),
         }
     }

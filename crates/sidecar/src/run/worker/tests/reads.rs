@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::write::WriteResult;
+use crate::write::Outcome;
 
 /// How many states a worker drops with its first write.
 async fn dropped_states(worker: &mut Worker, patches: &Requests) -> usize {
     worker.take_turn();
-    let done = worker.writes.next_result().await.unwrap().unwrap();
-    worker.on_write_done(done);
+    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    worker.done(done);
     let patches = patches.lock().unwrap();
     let states = patches
         .first()
@@ -100,8 +100,8 @@ fn counting_api_server(
 /// Makes the one write that is due, and says why the states that stay could not be checked.
 async fn unconfirmed(worker: &mut Worker) -> (Vec<String>, String) {
     worker.take_turn();
-    let result = worker.writes.next_result().await.unwrap().unwrap();
-    let WriteResult::LossUnconfirmed(_, unconfirmed) = &result else {
+    let result = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let Outcome::LossUnconfirmed { unconfirmed, .. } = &result else {
         panic!("{result:?}")
     };
     let held = unconfirmed.held.iter().map(ToString::to_string).collect();
@@ -121,11 +121,11 @@ async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
     let names: Vec<String> = (0..16).map(|number| format!("w{number}")).collect();
     let mut worker = dropping_worker(client, &names, 8);
     worker.take_turn();
-    assert_eq!(worker.writes.in_flight(), 16);
-    while let Some(done) = worker.writes.next_result().await {
+    assert_eq!(worker.in_flight.count(), 16);
+    while let Some(done) = worker.in_flight.next_outcome().await {
         let result = done.unwrap();
         assert!(
-            matches!(result, WriteResult::Status(_, Ok(_))),
+            matches!(result, Outcome::Status { result: Ok(_), .. }),
             "{result:?}"
         );
     }
@@ -255,14 +255,14 @@ async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() 
     for _ in 0..6 {
         let start = Instant::now();
         worker.take_turn();
-        if worker.writes.in_flight() == 0 {
+        if worker.in_flight.count() == 0 {
             let due = worker.next_due().unwrap();
             waits.push(due.saturating_duration_since(start).as_millis());
             tokio::time::sleep_until(due.into()).await;
             worker.take_turn();
         }
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        written += usize::from(matches!(done, WriteResult::Status(..)));
+        let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+        written += usize::from(matches!(done, Outcome::Status { .. }));
         // Something is heard of the Pod during each check.
         let key = NamespacedName::new("n", "w-0");
         for update in [
@@ -271,7 +271,7 @@ async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() 
         ] {
             worker.apply(Observation::Pods(update));
         }
-        worker.on_write_done(done);
+        worker.done(done);
     }
     assert_eq!(written, 1, "the other state is dropped at once");
     let [in_window @ .., second, third] = &waits[..] else {
@@ -333,8 +333,11 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
     };
     worker.apply(Observation::Pods(Update::Apply(name, pod)));
     worker.take_turn();
-    let done = worker.writes.next_result().await.unwrap().unwrap();
-    assert!(matches!(done, WriteResult::Status(_, Ok(_))), "{done:?}");
+    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    assert!(
+        matches!(done, Outcome::Status { result: Ok(_), .. }),
+        "{done:?}"
+    );
     let expected =
         json!({"w-0": {"nodeTopologyLabels": {"zone": "b"}, "annotations": {"ip": "10.0.0.2"}}});
     assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], expected);
