@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Fact};
 use crate::counts::{self, Counts};
 use crate::decide::eviction::{self, PodEviction};
 use crate::decide::generated::{self, GeneratedPps, Warning, decide_alias, decide_generated};
-use crate::decide::status::{self, PlannedWrite, StatesHidden, StatusWrite, View};
+use crate::decide::status::{self, PlannedWrite, StatusWrite, View};
 use crate::facts::interest::Interest;
 use crate::facts::store::Update;
 use crate::facts::{NamespacedName, PpsFact, WorkloadFact, WorkloadKey};
@@ -127,12 +127,9 @@ impl Recorder {
         if !status::is_decidable(&view, is_kind_decidable) {
             return StatusDecision::default();
         }
-        let decision = match status::decide(&view, self.ledger.object_limit(), now) {
-            Ok(decision) => decision,
-            Err(StatesHidden) => {
-                self.report_hidden_states(key);
-                return StatusDecision::default();
-            }
+        let Ok(decision) = status::decide(&view, self.ledger.object_limit(), now) else {
+            self.report_hidden_states(key);
+            return StatusDecision::default();
         };
         if decision.write.is_none() && self.ledger.release_refuted(key) {
             return self.decide_status(key, now);

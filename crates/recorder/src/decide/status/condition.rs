@@ -199,7 +199,7 @@ pub(super) fn missing_label(
     let known = || view.pps.observed.status.pod_states.get(pod);
     let state = changed.map_or_else(known, |change| change.after.clone())?;
     let has_label = |key: &str| state.node_topology_labels.contains_key(key);
-    let keys = missing_keys(&view.spec(), has_label);
+    let keys = missing_keys(view.spec(), has_label);
     let replace_deprecated =
         |key: &&str| Some(format!("use {} instead of {key}", successor_of(key)?));
     let advice = keys

@@ -5,48 +5,26 @@
 //! 3. [`Permission`]: whether it may be written now;
 //! 4. [`EntryDecision`]: what is decided, and [`Examined::add`] what follows.
 
+mod examined;
 mod rule;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::Spec;
 use pps_core::pps::{PodState, RecordingPolicy, RetentionPolicy};
-use pps_core::status::entry_patch;
 
+pub(super) use self::examined::Examined;
 use self::rule::{Change, Keep, wanted_change};
 use super::loss_check::{DroppedEntry, ReplacedValues};
 use super::view::View;
 use crate::ledger::Absence;
-use crate::ledger::entry_change::EntryChange;
-use crate::ledger::progress::{DirtyEntries, Renewals};
+use crate::ledger::progress::DirtyEntries;
 use crate::workload::{PodOwnership, WorkloadPresence};
 
 /// Of how many entries a write may drop or replace something: each costs a read. The others come
 /// next.
 const MAX_CHECKED: usize = 100;
-
-/// What becomes of the entries of one PPS. The maps and sets start from what the former decision
-/// left.
-#[derive(Default)]
-pub(super) struct Examined {
-    pub(super) changes: Vec<EntryChange>,
-    pub(super) missing_labels: BTreeSet<Arc<str>>,
-    pub(super) surplus: BTreeMap<Arc<str>, u8>,
-    pub(super) deferred: BTreeSet<Arc<str>>,
-    pub(super) renewals: Renewals,
-    /// The nodes that the API server has to confirm as gone before their states are dropped.
-    pub(super) unconfirmed_nodes: BTreeSet<Arc<str>>,
-    pub(super) drops: Vec<DroppedEntry>,
-    pub(super) replaced: Vec<ReplacedValues>,
-    /// Entries that wait for the next write.
-    pub(super) postponed: Vec<Arc<str>>,
-    /// New nodes that lack a label of a state.
-    pub(super) awaited_labels: BTreeSet<Arc<str>>,
-    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was
-    /// recorded: until then the status names that workload.
-    pub(super) keeps_target: bool,
-}
 
 /// Examines the dirty entries.
 pub(super) fn examine(view: &View<'_>) -> Examined {
@@ -192,10 +170,9 @@ impl Permission {
         let is_refuted =
             progress.held.contains(&entry.pod) || progress.refuted.contains(&entry.pod);
         match loss {
-            None => Self::Allowed,
             Some(_) if is_refuted => Self::Held,
             Some(_) if checked >= MAX_CHECKED => Self::Postponed,
-            Some(_) => Self::Allowed,
+            _ => Self::Allowed,
         }
     }
 }
@@ -271,139 +248,6 @@ fn kept_as_before(entry: &Entry<'_>) -> Keep {
         .map_or(Keep::Unchanged, |rounds| Keep::AsSurplus {
             rounds: *rounds,
         })
-}
-
-impl Examined {
-    /// What a PPS leaves to the next decision if no entry is examined.
-    pub(super) fn unchanged(view: &View<'_>) -> Self {
-        let progress = &view.pps.progress;
-        let mut missing_labels = progress.missing_labels.clone();
-        if progress.dirty.has_all_entries() {
-            // The spec may name other keys now, and another writer may have removed entries.
-            let states = &view.pps.observed.status.pod_states;
-            missing_labels.retain(|pod| {
-                states
-                    .get(pod)
-                    .is_some_and(|state| lacks_key(view.spec(), &state))
-            });
-        }
-        Self {
-            missing_labels,
-            surplus: progress.surplus.clone(),
-            deferred: progress.capacity.deferred.clone(),
-            renewals: progress.renewals.clone(),
-            ..Self::default()
-        }
-    }
-
-    /// How many entries have to be read before the write.
-    fn checked(&self) -> usize {
-        self.drops.len() + self.replaced.len()
-    }
-
-    fn add(&mut self, entry: Entry<'_>, decision: EntryDecision) {
-        self.surplus.remove(&entry.pod);
-        self.deferred.remove(&entry.pod);
-        self.keeps_target |= decision.keeps_target(&entry);
-        match decision {
-            EntryDecision::Keep(keep) => self.keep(&entry, keep),
-            EntryDecision::DropLater { keep, is_postponed } => {
-                self.postpone_if(is_postponed, &entry.pod);
-                self.keep(&entry, keep);
-            }
-            EntryDecision::RecordLater { is_postponed } => {
-                self.postpone_if(is_postponed, &entry.pod);
-                self.keep_missing_labels(&entry);
-            }
-            EntryDecision::Record { state, replaced } => {
-                self.replaced.extend(replaced);
-                self.awaited_labels
-                    .extend(node_without_label_of(&entry, &state));
-                self.change(entry, Some(state));
-            }
-            EntryDecision::Drop(dropped) => {
-                self.drops.push(dropped);
-                self.change(entry, None);
-            }
-        }
-    }
-
-    fn postpone_if(&mut self, is_postponed: bool, pod: &Arc<str>) {
-        if is_postponed {
-            self.postponed.push(pod.clone());
-        }
-    }
-
-    fn keep(&mut self, entry: &Entry<'_>, keep: Keep) {
-        if entry.absence == Some(Absence::Overdue)
-            && let Some(before) = &entry.before
-        {
-            self.unconfirmed_nodes
-                .insert(before.node_name.as_str().into());
-        }
-        self.keep_missing_labels(entry);
-        if let Keep::AsSurplus { rounds } = keep {
-            self.surplus.insert(entry.pod.clone(), rounds);
-        }
-    }
-
-    /// A write that was not stored may have noted keys that the entry has after all.
-    fn keep_missing_labels(&mut self, entry: &Entry<'_>) {
-        if entry.has_all_keys() {
-            self.missing_labels.remove(&entry.pod);
-        }
-    }
-
-    fn change(&mut self, entry: Entry<'_>, after: Option<PodState>) {
-        let Entry {
-            view, pod, before, ..
-        } = entry;
-        let lacks_key = after
-            .as_ref()
-            .is_some_and(|state| lacks_key(view.spec(), state));
-        if lacks_key {
-            self.missing_labels.insert(pod.clone());
-        } else {
-            self.missing_labels.remove(&pod);
-        }
-        let is_renewed = after.is_some() && view.presence() == WorkloadPresence::Replaced;
-        let renewed_for = view
-            .living_workload()
-            .filter(|_| is_renewed)
-            .map(|workload| workload.uid.clone());
-        let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) else {
-            self.renewals
-                .workloads
-                .extend(renewed_for.map(|owner| (pod, owner)));
-            return;
-        };
-        let node_before = before.as_ref().map(|before| &before.node_name);
-        let is_on_new_node = after
-            .as_ref()
-            .is_some_and(|after| Some(&after.node_name) != node_before);
-        let ready_since = view
-            .pod(&pod)
-            .filter(|_| is_on_new_node)
-            .and_then(|pod| pod.ready_since);
-        self.changes.push(EntryChange {
-            pod,
-            after,
-            patch,
-            ready_since,
-            renewed_for,
-        });
-    }
-}
-
-/// The new node of a Pod, if the state has a label that the node does not have yet.
-fn node_without_label_of(entry: &Entry<'_>, state: &PodState) -> Option<Arc<str>> {
-    let nodes = entry.view.nodes;
-    let pod = entry.view.pod(&entry.pod)?;
-    let name = pod.node.as_ref().filter(|name| nodes.is_new(name))?;
-    let node = nodes.facts.get(name)?;
-    let mut keys = state.node_topology_labels.keys();
-    keys.any(|key| node.label(key).is_none())
-        .then(|| name.clone())
 }
 
 /// Whether a state lacks a topology key that the spec names.
