@@ -20,6 +20,15 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// States are recorded as the spec asks for.
+    pub(crate) fn fine(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            ok: true,
+            reason,
+            message: message.into(),
+        }
+    }
+
     /// Something keeps states from being recorded, or from being of use.
     pub(crate) fn not(reason: Reason, message: impl Into<String>) -> Self {
         Self {

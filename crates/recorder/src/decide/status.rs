@@ -11,15 +11,16 @@ mod fit;
 mod form;
 mod loss_check;
 mod view;
+mod words;
 
 use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
 
-use pps_core::Reason;
 use pps_core::status::guarded_patch;
 use serde_json::{Map, Value, json};
 
+use self::condition::Obstacle;
 pub(super) use self::condition::obstacle;
 use self::entries::{Examined, examine};
 use self::fit::{FittedChanges, fit};
@@ -100,9 +101,7 @@ pub(crate) fn decide(
 ) -> Result<Decision, StatesHidden> {
     let obstacle = condition::obstacle(view);
     // States of a workload that no longer exists are still dropped, by the retention policy.
-    let is_recording = obstacle
-        .as_ref()
-        .is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
+    let is_recording = matches!(obstacle, None | Some(Obstacle::WorkloadNotFound));
     let mut examined = if is_recording {
         examine(view)
     } else {
@@ -112,10 +111,10 @@ pub(crate) fn decide(
     let fitted = fit_changes(view, &form, &mut examined, size_limit)?;
 
     let recorded = recorded_after(&view.pps.observed.status, &fitted.changes);
-    let capacity = condition::capacity(view.pps, &fitted, recorded, &form, size_limit);
-    let missing_label =
-        || condition::missing_label(view, &examined.missing_labels, &fitted.changes);
-    let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
+    let capacity = condition::capacity_level(&view.pps.observed.status, &fitted, &form, size_limit);
+    let missing_labels = condition::missing_labels(view, &examined.missing_labels, &fitted.changes);
+    let finding = condition::finding(view, obstacle, capacity, missing_labels, recorded);
+    let recording = words::recording(&finding, view, recorded, size_limit);
     let takes_over = is_recording && !examined.keeps_target;
     let header = decide_header(view, takes_over, recorded, &recording, now);
     Ok(Decision {
@@ -129,7 +128,7 @@ pub(crate) fn decide(
         },
         unconfirmed_nodes: take(&mut examined.unconfirmed_nodes),
         awaited_labels: take(&mut examined.awaited_labels),
-        capacity,
+        capacity: capacity.map(|level| words::capacity(level, recorded, size_limit)),
         write: plan_write(view, examined, fitted, &form, header),
     })
 }
