@@ -49,11 +49,24 @@ pub struct Demand {
     start: u64,
     /// None if the spec does not give the number.
     replicas: Option<u64>,
-    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent. Each has the
-    /// number of ordinals from `start` to its end that are reserved.
-    reserved: Vec<(u64, u64, u64)>,
+    /// Sorted, and neither overlapping nor adjacent.
+    reserved: Vec<ReservedRange>,
     /// Whether a Pod may have a name without an ordinal.
     is_freely_named: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ReservedRange {
+    ordinals: Ordinals,
+    /// How many ordinals are reserved from the workload's `start` to the last one here.
+    reserved_so_far: u64,
+}
+
+/// Both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ordinals {
+    first: u64,
+    last: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,10 +140,12 @@ impl Demand {
         };
         let before = self
             .reserved
-            .partition_point(|(first, ..)| *first <= ordinal);
-        let skipped = match before.checked_sub(1).map(|index| self.reserved[index]) {
-            Some((_, last, _)) if last >= ordinal => return false,
-            nearest => nearest.map_or(0, |(.., count)| count),
+            .partition_point(|range| range.ordinals.first <= ordinal);
+        let nearest = before.checked_sub(1).map(|index| self.reserved[index]);
+        let skipped = match nearest {
+            Some(range) if range.ordinals.last >= ordinal => return false,
+            Some(range) => range.reserved_so_far,
+            None => 0,
         };
         self.replicas
             .is_some_and(|replicas| offset - skipped < replicas)
@@ -138,35 +153,46 @@ impl Demand {
 }
 
 /// Reads an item of `reserveOrdinals`: a number such as `3`, or a range such as `"3-5"`.
-fn range(item: &Value) -> Option<(u64, u64)> {
+fn range(item: &Value) -> Option<Ordinals> {
     if let Some(ordinal) = item.as_u64() {
-        return Some((ordinal, ordinal));
+        return Some(Ordinals {
+            first: ordinal,
+            last: ordinal,
+        });
     }
     let (first, last) = item.as_str()?.split_once('-')?;
-    Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+    Some(Ordinals {
+        first: first.trim().parse().ok()?,
+        last: last.trim().parse().ok()?,
+    })
 }
 
-/// The union of inclusive ranges in any order, each with the number of ordinals from `start` to its
-/// end that are in one; a range whose end is before its start is skipped.
-fn merge(start: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64, u64)> {
-    let mut ranges: Vec<_> = ranges.filter(|(first, last)| first <= last).collect();
+/// The union of ranges in any order, without what is before `start`; a range whose end is before
+/// its beginning is skipped.
+fn merge(start: u64, ranges: impl Iterator<Item = Ordinals>) -> Vec<ReservedRange> {
+    let mut ranges: Vec<Ordinals> = ranges.filter(|range| range.first <= range.last).collect();
     ranges.sort_unstable();
-    ranges.dedup_by(|(first, last), (_, end)| {
-        let is_joined = *first <= end.saturating_add(1);
+    ranges.dedup_by(|next, merged| {
+        let is_joined = next.first <= merged.last.saturating_add(1);
         if is_joined {
-            *end = (*end).max(*last);
+            merged.last = merged.last.max(next.last);
         }
         is_joined
     });
-    let counted = ranges.into_iter().filter(|(_, last)| *last >= start).scan(
-        0_u64,
-        |count, (first, last)| {
-            *count = count
-                .saturating_add(last - first.max(start))
+    let mut reserved_so_far = 0_u64;
+    let counted = ranges
+        .into_iter()
+        .filter(|range| range.last >= start)
+        .map(|ordinals| {
+            let first = ordinals.first.max(start);
+            reserved_so_far = reserved_so_far
+                .saturating_add(ordinals.last - first)
                 .saturating_add(1);
-            Some((first, last, *count))
-        },
-    );
+            ReservedRange {
+                ordinals,
+                reserved_so_far,
+            }
+        });
     counted.collect()
 }
 
@@ -261,8 +287,11 @@ mod tests {
     }
 
     fn numbered(start: u64, replicas: u64, reserved: &[(u64, u64)]) -> Demand {
+        let reserved = reserved
+            .iter()
+            .map(|&(first, last)| Ordinals { first, last });
         Demand {
-            reserved: merge(start, reserved.iter().copied()),
+            reserved: merge(start, reserved),
             ..Demand::numbered(start, replicas)
         }
     }

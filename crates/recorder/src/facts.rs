@@ -126,7 +126,7 @@ pub struct PodFact {
     pub injected: bool,
     /// Whether the Pod is not to be recorded, as its annotation says.
     pub exempt: bool,
-    /// The annotations that some PPS names, sorted by key once the index has them.
+    /// The annotations that some PPS names, sorted by key once the cluster has them.
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.
     pub ips: Vec<String>,
@@ -160,7 +160,7 @@ pub struct PendingPod {
     pub unschedulable_since: Option<i64>,
 }
 
-/// A Node: the labels that some PPS names, sorted by key once the index has them.
+/// A Node: the labels that some PPS names, sorted by key once the cluster has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFact {
     pub labels: Vec<(Arc<str>, Arc<str>)>,

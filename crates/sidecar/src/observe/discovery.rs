@@ -1,6 +1,6 @@
 //! Which workload kinds to watch, in addition to `apps/StatefulSet`.
 //!
-//! A synchronous state machine without I/O, like the index: the ConfigMap with the list of kinds
+//! A synchronous state machine without I/O, like the recorder: the ConfigMap with the list of kinds
 //! and the cluster's custom resource definitions go in, watches to start and to stop come out.
 //! [`pps_recorder::kinds`] has the rules.
 

@@ -9,6 +9,7 @@ mod status;
 mod term;
 #[cfg(test)]
 mod tests;
+mod wall_clock;
 mod watching;
 
 use std::collections::BTreeSet;
@@ -21,8 +22,9 @@ use tokio::time::sleep_until;
 use tracing::{info, warn};
 
 use self::in_flight::InFlight;
-use self::status::{REPORT_AFTER, time_since, wall_clock};
+use self::status::REPORT_AFTER;
 use self::term::CurrentTerm;
+use self::wall_clock::{time_since, wall_clock};
 use self::watching::Watching;
 use super::SWEEP_INTERVAL;
 use crate::args::{Args, CompactStates};

@@ -104,7 +104,7 @@ impl Sidecar {
         }
     }
 
-    /// Does what the index asks for until nothing is left. Returns whether an object has changed.
+    /// Does what the recorder asks for until nothing is left. Returns whether an object has changed.
     fn work(&mut self, cluster: &mut Cluster) -> bool {
         let mut has_changed = false;
         let mut refused = BTreeSet::new();

@@ -8,7 +8,7 @@ use pps_recorder::timing::schedule::Due;
 use pps_recorder::{GeneratedPps, PodEviction, StatusWrite};
 
 use super::Worker;
-use super::status::{time_since, wall_clock};
+use super::wall_clock::{time_since, wall_clock};
 use crate::telemetry::metrics::Metrics;
 use crate::write::{Outcome, Writer};
 use pps_recorder::facts::{NamespacedName, WorkloadFact, WorkloadKey};

@@ -1,9 +1,8 @@
 //! What comes of status writes: success, conflicts, failures, and drops of states that the API
 //! server does not confirm.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use k8s_openapi::jiff::Timestamp;
 use pps_core::Reason;
 use pps_recorder::{StatusOutcome, StatusWrite};
 use tracing::{debug, info, warn};
@@ -245,33 +244,5 @@ impl Worker {
         let message =
             format!("dropped the states of {listed}{more} from PersistentPodState {name}: {cause}");
         self.recorder.report(&write.workload, reason, message);
-    }
-}
-
-/// The wall clock, which an administrator may set. Only for what people read: conditions and
-/// metrics.
-pub(super) fn wall_clock() -> Timestamp {
-    Timestamp::now()
-}
-
-/// The time between these Unix seconds and now; zero if another machine's clock is ahead of this
-/// one's.
-pub(super) fn time_since(seconds: i64, now: Timestamp) -> Duration {
-    let milliseconds = now
-        .as_millisecond()
-        .saturating_sub(seconds.saturating_mul(1000));
-    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_since_is_zero_if_the_clock_of_another_machine_is_ahead() {
-        let now = Timestamp::from_millisecond(7_500).unwrap();
-        assert_eq!(time_since(5, now), Duration::from_millis(2_500));
-        assert_eq!(time_since(9, now), Duration::ZERO);
-        assert_eq!(time_since(i64::MAX, now), Duration::ZERO);
     }
 }
