@@ -35,7 +35,8 @@ impl FailedLookup {
                 error,
             }),
             OnLookupFailure::Accept => {
-                let (remedy, details) = (error.remedy(), error.details());
+                let remedy = error.remedy();
+                let details = error.details();
                 let warning = format!("{consequence}: {remedy} ({purpose}: {details})");
                 namespace.log_warning(&warning);
                 let mut decision = Decision::accept_with(vec![warning.clone()]);

@@ -37,7 +37,8 @@ pub(crate) fn unreachable_spreads<'a>(
     let mut unreachable = Vec::new();
     for (index, constraint) in list(&spec["topologySpreadConstraints"]).iter().enumerate() {
         let number = |field: &str| constraint[field].as_i64().unwrap_or(1);
-        let (min_domains, max_skew) = (number("minDomains"), number("maxSkew"));
+        let min_domains = number("minDomains");
+        let max_skew = number("maxSkew");
         let is_hard = constraint["whenUnsatisfiable"] == "DoNotSchedule";
         let counts_all_nodes = constraint["nodeAffinityPolicy"] == "Ignore";
         if min_domains > 1

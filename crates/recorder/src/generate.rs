@@ -107,7 +107,8 @@ pub fn read_request(
 fn read_pod_annotations(
     annotations: &BTreeMap<String, String>,
 ) -> Result<(Vec<PodAnnotation>, Vec<String>), String> {
-    let (mut persistent, mut warnings) = (Vec::new(), Vec::new());
+    let mut persistent = Vec::new();
+    let mut warnings = Vec::new();
     let mut known = BTreeSet::new();
     for item in items(annotations, POD_ANNOTATIONS, MAX_ANNOTATIONS)? {
         let mut ignore = |why: &str| {
@@ -153,7 +154,8 @@ fn items<'a>(
     limit: usize,
 ) -> Result<Vec<&'a str>, String> {
     let list = annotations.get(annotation).map_or("", String::as_str);
-    let (mut items, mut known) = (Vec::new(), BTreeSet::new());
+    let mut items = Vec::new();
+    let mut known = BTreeSet::new();
     for item in list
         .split(',')
         .map(str::trim)

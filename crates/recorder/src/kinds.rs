@@ -62,7 +62,8 @@ pub fn watchable<'a>(
         .collect();
     let mut watchable = Watchable::default();
     for entry in entries {
-        let (group, kind) = (entry.group.as_str(), entry.kind.as_str());
+        let group = entry.group.as_str();
+        let kind = entry.kind.as_str();
         match served.get(&(group, kind)) {
             Some(definition) if definition.namespaced => {
                 let key = GroupKind {

@@ -185,7 +185,8 @@ impl Elector {
                 return Ok(wait);
             }
         }
-        let (requested_at, exists) = (now(), lease.is_some());
+        let requested_at = now();
+        let exists = lease.is_some();
         self.has_requested = true;
         match self
             .write(lease, |before| {

@@ -86,10 +86,8 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-    );
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -97,7 +95,8 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let client = connect(args.kubeconfig.as_deref()).await?;
-    let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
+    let health = Health::default();
+    let metrics = Arc::new(Metrics::default());
     let (election, leadership) = start_election(args, &client, &health);
     // Awaited here, because the fields of a log entry that is filtered out are not evaluated.
     let address = serve::serve(

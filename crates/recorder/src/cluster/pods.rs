@@ -27,7 +27,9 @@ struct OwnedPods {
 
 impl Pods {
     pub(super) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
-        let (owner, node, terminating) = (fact.owner.clone(), fact.node.clone(), fact.terminating);
+        let owner = fact.owner.clone();
+        let node = fact.node.clone();
+        let terminating = fact.terminating;
         let put = self.facts.put(key, fact);
         match &put {
             Put::Known => return put,

@@ -189,7 +189,8 @@ enum FreeName {
 }
 
 fn delete(key: &NamespacedName, fact: &PpsFact, is_alias: bool) -> GeneratedPps {
-    let (uid, resource_version) = (fact.uid.clone(), fact.resource_version.clone());
+    let uid = fact.uid.clone();
+    let resource_version = fact.resource_version.clone();
     GeneratedPps::Delete {
         key: key.clone(),
         uid,
@@ -211,7 +212,8 @@ impl<'a> View<'a> {
         if self.objects.claims(self.key).next().is_some() {
             return FreeName::NotNeeded;
         }
-        let (first, second) = (&self.key.object, self.second_name);
+        let first = &self.key.object;
+        let second = self.second_name;
         match self.objects.get(first) {
             None if !self.aliases.objects.contains_key(first) => {
                 return FreeName::Free(first.clone());
@@ -233,7 +235,8 @@ impl<'a> View<'a> {
 
     /// The governing PPS, if the policy finds it only through an alias.
     pub(crate) fn behind_alias(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
-        let (first, second) = (&self.key.object.name, &self.second_name.name);
+        let first = &self.key.object.name;
+        let second = &self.second_name.name;
         self.objects
             .governing(self.key)
             .filter(|(key, _)| key.name != *first && key.name != *second)
@@ -305,7 +308,8 @@ fn create(key: NamespacedName, workload: &WorkloadFact, request: &Request) -> Ge
 /// What has to change in a spec: the fields that annotations name, and those that they named
 /// before. A field that no annotation names and that somebody else set stays.
 fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
-    let (asked, actual) = (json!(asked), json!(pps.observed.spec));
+    let asked = json!(asked);
+    let actual = json!(pps.observed.spec);
     let mut patch = Map::new();
     for field in ["targetRef"].into_iter().chain(GENERATED_FIELDS) {
         match (asked.get(field), actual.get(field)) {

@@ -256,7 +256,8 @@ fn recorded_after(status: &PpsStatus, changes: &[EntryChange]) -> usize {
 
 /// Adds the fields of the header that differ to a merge patch.
 fn extend_patch(fields: &mut Map<String, Value>, status: &PpsStatus, header: &Header) {
-    let (before, after) = (json!(status.header), json!(header));
+    let before = json!(status.header);
+    let after = json!(header);
     // Where the states are only in memory, so may be the workload that they belong to.
     let is_erased = matches!(status.form, Form::Pruned(_));
     for (field, value) in after.as_object().into_iter().flatten() {

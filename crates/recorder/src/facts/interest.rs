@@ -50,7 +50,8 @@ impl Interest {
     /// Adds the keys that a spec names. If some are new, Pods and Nodes have to be listed again.
     pub fn add_keys(&self, spec: &Spec) {
         self.change(|keys| {
-            let (before, next) = (keys.revisions.len(), keys.revision + 1);
+            let before = keys.revisions.len();
+            let next = keys.revision + 1;
             for key in keys_of(spec) {
                 keys.revisions.entry(key.into()).or_insert(next);
             }

@@ -125,8 +125,10 @@ impl States {
     /// The states in the buckets of the compact form, by the buckets' names. What they share is in
     /// memory once, as in the texts.
     pub(super) fn read_buckets(buckets: &BTreeMap<String, String>) -> Result<Self, Damaged> {
-        let (mut entries, mut pods) = (Vec::new(), HashSet::new());
-        let (mut interner, mut length) = (Interner::default(), 0);
+        let mut entries = Vec::new();
+        let mut pods = HashSet::new();
+        let mut interner = Interner::default();
+        let mut length = 0;
         for (name, text) in buckets {
             read_states(parse_bucket(name)?, text, &mut length, |pod, state| {
                 let mut entry = Entry::pack(pod.into(), &state);

@@ -113,7 +113,8 @@ impl Capacity {
 
     /// The largest size that is tried, since the API server has refused a larger one.
     pub(crate) fn ceiling(&self) -> Option<usize> {
-        let (present, refused) = (self.sizes.stored, self.refused?);
+        let present = self.sizes.stored;
+        let refused = self.refused?;
         Some(if refused > present + LEAST_STEP {
             present.midpoint(refused)
         } else {

@@ -98,7 +98,8 @@ impl TrackedPps {
         if self.is_known(&fact, source) {
             return None;
         }
-        let (before, after) = (&self.observed.status, &fact.status);
+        let before = &self.observed.status;
+        let after = &fact.status;
         // To measure costs time for each state, and most changes of an object are no changes of its
         // states.
         if before.form != after.form || before.pod_states != after.pod_states {

@@ -321,7 +321,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     /// Removes the timing of keys without recent writes. Otherwise the timing of every object ever
     /// written would stay in memory.
     pub fn sweep(&mut self, now: Instant) {
-        let (due, failing) = (&self.due, &self.failing);
+        let due = &self.due;
+        let failing = &self.failing;
         self.keys.retain(|key, timing| {
             let is_marked = due.contains(key) || failing.contains(key);
             let is_backing_off = timing

@@ -87,7 +87,8 @@ impl Watches {
         metrics: Arc<Metrics>,
         observations: mpsc::Sender<Observation>,
     ) -> Self {
-        let (namespace, interest) = (namespace.map(Arc::from), Interest::default());
+        let namespace = namespace.map(Arc::from);
+        let interest = Interest::default();
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
         Self {
             client,
@@ -154,7 +155,8 @@ impl Watches {
     }
 
     pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) -> StoreWentBack {
-        let (name, naming) = (resource_name(&resource), resource.naming.clone());
+        let name = resource_name(&resource);
+        let naming = resource.naming.clone();
         let api = api_resource(resource);
         let namespace = self.namespace.as_deref();
         let source = Source::new::<DynamicObject>(
@@ -179,7 +181,8 @@ impl Watches {
 
     pub(crate) async fn watch_definitions(self) -> StoreWentBack {
         let source = self.cluster::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
-        let (read, observation) = (objects::read_definition, Observation::Definitions);
+        let read = objects::read_definition;
+        let observation = Observation::Definitions;
         self.follow(
             "customresourcedefinitions",
             None,
@@ -194,7 +197,8 @@ impl Watches {
     pub(crate) async fn watch_config(self, namespace: String) -> StoreWentBack {
         let source = Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1)
             .named(CONFIG_MAP);
-        let (read, observation) = (objects::read_config, Observation::Config);
+        let read = objects::read_config;
+        let observation = Observation::Config;
         self.follow(
             "configmaps",
             None,
@@ -208,7 +212,8 @@ impl Watches {
 
     pub(crate) async fn watch_namespaces(self, selector: String) -> StoreWentBack {
         let source = self.cluster::<Namespace>(PAGE_SIZE).only_metadata();
-        let (source, read) = (source.selected(&selector), objects::read_namespace);
+        let source = source.selected(&selector);
+        let read = objects::read_namespace;
         self.follow(
             "namespaces",
             None,

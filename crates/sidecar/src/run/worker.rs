@@ -67,7 +67,8 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(args: &Args, watches: Watches, leadership: Leadership) -> Self {
-        let (health, metrics) = (watches.health.clone(), watches.metrics.clone());
+        let health = watches.health.clone();
+        let metrics = watches.metrics.clone();
         let mut recorder = Recorder::new(watches.interest.clone());
         recorder.select_namespaces(&args.namespace_selector);
         recorder.limit_objects(args.max_object_size.saturating_mul(1024));

@@ -84,7 +84,8 @@ impl Writer {
 
     /// The entries that must stay: what a read refutes, or what cannot be read.
     async fn unconfirmed(&self, check: &LossCheck, resource: Option<Resource>) -> Unconfirmed {
-        let (mut result, interest) = (Unconfirmed::default(), check.interest());
+        let mut result = Unconfirmed::default();
+        let interest = check.interest();
         let reads = check
             .pods()
             .map(|key| (key.name.clone(), self.read_pod(key, &interest)));
@@ -186,7 +187,9 @@ impl Writer {
         workload: &WorkloadFact,
     ) -> Result<usize, pps_api::Failure> {
         let source = self.source::<Pod>(&(), namespace).only_metadata();
-        let (mut size, mut token, mut living) = (source.page_size(), None, 0);
+        let mut size = source.page_size();
+        let mut token = None;
+        let mut living = 0;
         let interest = Interest::default();
         loop {
             let (body, _turn) = match self.page(&source, token.clone(), size.objects()).await {
@@ -350,8 +353,10 @@ impl Unconfirmed {
         &mut self,
         reads: impl Iterator<Item = (Arc<str>, impl Future<Output = Result<Option<F>, Failure>>)>,
     ) -> (BTreeMap<Arc<str>, F>, BTreeSet<Arc<str>>) {
-        let (mut found, mut unknown) = (BTreeMap::new(), BTreeSet::new());
-        let (mut reads, mut running) = (reads.fuse(), FuturesUnordered::new());
+        let mut found = BTreeMap::new();
+        let mut unknown = BTreeSet::new();
+        let mut reads = reads.fuse();
+        let mut running = FuturesUnordered::new();
         loop {
             while running.len() < READS_AT_ONCE
                 && !self.is_stopped()

@@ -78,7 +78,8 @@ pub(super) fn fit(
     // A large entry does not keep smaller ones out.
     growing.sort_by_cached_key(|change| change.sizes(&status.pod_states).growth());
     // So many fit, and so many do not.
-    let (mut most, mut too_many) = (fitted.len(), fitted.len() + growing.len());
+    let mut most = fitted.len();
+    let mut too_many = fitted.len() + growing.len();
     fitted.extend(growing);
     while too_many > most + 1 {
         let middle = most.midpoint(too_many);

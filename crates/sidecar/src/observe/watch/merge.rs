@@ -59,7 +59,8 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
             return Vec::new();
         };
         let version = resource_version.parse::<u64>().ok();
-        let (mut updates, mut known) = (vec![Update::Begin(*revision)], HashMap::new());
+        let mut updates = vec![Update::Begin(*revision)];
+        let mut known = HashMap::new();
         for (key, (event_version, fact)) in std::mem::take(events) {
             if !is_covered(event_version, version) {
                 updates.extend(fact.map(|fact| Update::Apply(key.clone(), fact)));
@@ -106,7 +107,8 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
             return None;
         }
         // An object that is of no interest any longer counts as deleted.
-        let (key, fact) = (item.key, item.fact.filter(|_| !is_deleted));
+        let key = item.key;
+        let fact = item.fact.filter(|_| !is_deleted);
         match &mut self.list {
             None => {}
             Some(List::Requested(_, events)) => {

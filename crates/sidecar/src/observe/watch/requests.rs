@@ -60,7 +60,8 @@ pub(super) struct Lister {
 
 impl Lister {
     pub(super) fn new(source: Source, pages: Arc<Semaphore>) -> Self {
-        let (now, size) = (Instant::now(), source.page_size());
+        let now = Instant::now();
+        let size = source.page_size();
         Self {
             source,
             pages,
@@ -83,7 +84,9 @@ impl Lister {
             if self.request.is_none() {
                 sleep_until(self.retry.from).await;
             }
-            let (source, token, objects) = (&self.source, &self.token, self.size.objects());
+            let source = &self.source;
+            let token = &self.token;
+            let objects = self.size.objects();
             let most = if objects > 1 {
                 LARGEST_PAGE
             } else {

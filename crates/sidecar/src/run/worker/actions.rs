@@ -16,7 +16,7 @@ use pps_recorder::facts::{NamespacedName, WorkloadFact, WorkloadKey};
 /// A request to the API server.
 #[derive(Debug)]
 pub(super) enum Action {
-    WriteStatus(StatusWrite),
+    WriteStatus(Box<StatusWrite>),
     WriteGenerated {
         workload: WorkloadKey,
         write: GeneratedPps,
@@ -112,7 +112,8 @@ impl Worker {
         for node in &decision.unconfirmed_nodes {
             self.agenda.missing_nodes.request_confirmation(node, now);
         }
-        decision.write.map(Action::WriteStatus)
+        let write = Box::new(decision.write?);
+        Some(Action::WriteStatus(write))
     }
 
     pub(super) fn send(&mut self, task: Task) {
@@ -124,7 +125,7 @@ impl Worker {
                 let metrics = self.metrics.clone();
                 self.in_flight.begin(is_retry, async move {
                     let start = Started::now();
-                    let outcome = writer.write_checked_status(write, resource).await;
+                    let outcome = writer.write_checked_status(*write, resource).await;
                     start.observe(&outcome, &metrics);
                     outcome
                 });

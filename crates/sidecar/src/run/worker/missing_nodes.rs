@@ -36,7 +36,8 @@ impl Worker {
     }
 
     pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, exists: Result<bool, Failure>) {
-        let (now, missing) = (Instant::now(), &mut self.agenda.missing_nodes);
+        let now = Instant::now();
+        let missing = &mut self.agenda.missing_nodes;
         let result = match &exists {
             Ok(true) => "found",
             Ok(false) => "not_found",
@@ -138,7 +139,8 @@ impl Worker {
     }
 
     pub(super) fn on_evicted(&mut self, eviction: &PodEviction, result: Result<(), Failure>) {
-        let (pod, now) = (&eviction.pod, Instant::now());
+        let pod = &eviction.pod;
+        let now = Instant::now();
         let Err(failure) = result else {
             self.metrics.count_write(PODS, "success");
             self.agenda.evictions.written(pod, 0, now);

@@ -78,7 +78,8 @@ impl Worker {
     }
 
     pub(super) fn on_status_failed(&mut self, write: &StatusWrite, failure: &Failure) {
-        let (now, key) = (Instant::now(), &write.key);
+        let now = Instant::now();
+        let key = &write.key;
         self.metrics.count_write(STATUS, failure.result());
         let conflicts = if matches!(failure, Failure::Conflict | Failure::NotFound) {
             self.agenda.statuses.conflicted(key, now)

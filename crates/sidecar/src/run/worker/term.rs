@@ -45,7 +45,8 @@ impl CurrentTerm {
     pub(super) fn new(leadership: Leadership, client: Client, metrics: Arc<Metrics>) -> Self {
         let writer = Writer::new(client, Permit::new(leadership));
         let events = Arc::new(Semaphore::new(MAX_EVENTS_IN_FLIGHT));
-        let (budget, held_back) = (EventBudget::default(), VecDeque::new());
+        let budget = EventBudget::default();
+        let held_back = VecDeque::new();
         Self {
             writer,
             namespace: None,
