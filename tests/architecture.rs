@@ -193,7 +193,8 @@ fn one_crate_writes_to_the_api_server() {
         "EvictParams",
         "PatchParams",
         "PostParams",
-        "events::Recorder",
+        "kube::runtime",
+        "kube_runtime",
     ];
     for (folder, expected) in [
         ("crates/api/src", &["crates/api/src/write.rs"][..]),

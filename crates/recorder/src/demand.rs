@@ -123,15 +123,24 @@ impl Demand {
     /// workload that does not say how many Pods it wants is taken to want each of them, so that no
     /// state is dropped.
     pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Wanted {
-        if self.replicas.is_none()
-            || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
-        {
+        if self.wants_by_name(workload, pod) {
             Wanted::Yes
         } else if self.is_freely_named && !self.is_met_by(pods) {
             Wanted::Maybe
         } else {
             Wanted::No
         }
+    }
+
+    /// Whether the name of a Pod does not say if the workload wants it, so that its number of Pods
+    /// decides.
+    pub fn depends_on_count(&self, workload: &str, pod: &str) -> bool {
+        self.is_freely_named && !self.wants_by_name(workload, pod)
+    }
+
+    fn wants_by_name(&self, workload: &str, pod: &str) -> bool {
+        self.replicas.is_none()
+            || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
     }
 
     fn contains(&self, ordinal: u64) -> bool {

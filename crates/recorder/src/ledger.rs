@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// Examines what a fact has made dirty.
-    pub(crate) fn follow(&mut self, dirty: Dirty, cluster: &Cluster) {
+    pub(crate) fn mark(&mut self, dirty: Dirty, cluster: &Cluster) {
         match dirty {
             Dirty::Pod { pod, owners } => self.mark_pod(&pod, &owners, cluster),
             Dirty::Adopted { pod, owner } => self.note_adoption(&pod, &owner),
@@ -103,7 +103,7 @@ impl Ledger {
                     self.awaited_labels.remove(&node);
                 }
                 self.mark_pods_on(&node, cluster);
-                self.follow_node(&node, cluster);
+                self.update_absence(&node, cluster);
             }
             Dirty::NodeSettled(node) => {
                 if self.awaited_labels.remove(&node) {
@@ -147,7 +147,7 @@ impl Ledger {
             }
             Dirty::Listed => {
                 for node in self.node_entries.nodes().cloned().collect::<Vec<_>>() {
-                    self.follow_node(&node, cluster);
+                    self.update_absence(&node, cluster);
                 }
                 self.retry_all(cluster);
             }
@@ -159,7 +159,7 @@ impl Ledger {
         cluster.is_complete() && self.objects.is_listed()
     }
 
-    fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut TrackedPps)) {
+    fn mark_with(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut TrackedPps)) {
         if let Some(object) = self.objects.tracked.get_mut(key) {
             mark(object);
             self.work.statuses.insert(key.clone());
@@ -167,11 +167,11 @@ impl Ledger {
     }
 
     fn mark_entry(&mut self, key: &NamespacedName, pod: &Arc<str>) {
-        self.mark(key, |object| object.progress.mark_pod(pod));
+        self.mark_with(key, |object| object.progress.mark_pod(pod));
     }
 
     fn mark_all_of(&mut self, key: &NamespacedName) {
-        self.mark(key, |object| object.progress.mark_all());
+        self.mark_with(key, |object| object.progress.mark_all());
     }
 
     /// Marks the entry of a Pod in the objects of its owners, past and present, and in all others
@@ -235,8 +235,8 @@ impl Ledger {
 
     fn note_adoption(&mut self, pod: &NamespacedName, owner: &Arc<str>) {
         for object in self.objects.with_entry(pod) {
-            self.mark(&object, |object| {
-                let renewed = &mut object.progress.renewals.workloads;
+            self.mark_with(&object, |object| {
+                let renewed = &mut object.progress.owners.by_pod;
                 renewed.insert(pod.name.clone(), owner.clone());
             });
         }
@@ -271,8 +271,8 @@ impl Ledger {
     }
 
     /// Follows whether a node that recorded states name exists.
-    fn follow_node(&mut self, node: &Arc<str>, cluster: &Cluster) {
-        if self.node_entries.follow(node, &cluster.nodes) {
+    fn update_absence(&mut self, node: &Arc<str>, cluster: &Cluster) {
+        if self.node_entries.update_absence(node, &cluster.nodes) {
             self.work.absences.insert(node.clone());
         }
     }
@@ -331,8 +331,8 @@ impl Ledger {
     }
 
     /// Tries again every drop and change that the API server has not confirmed.
-    pub(crate) fn retry_held(&mut self) {
-        self.change_all(|object| object.progress.release_held());
+    pub(crate) fn retry_unconfirmed(&mut self) {
+        self.change_all(|object| object.progress.requeue_all_unconfirmed());
     }
 
     /// Ends a round and examines the surplus entries. A round takes as long as the grace period of
@@ -356,7 +356,7 @@ impl Ledger {
     /// This process begins to lead. Another one may have recorded states until now.
     pub(crate) fn begin_term(&mut self, cluster: &Cluster) {
         for object in self.objects.tracked.values_mut() {
-            object.progress.renewals.is_complete = false;
+            object.progress.owners.covers_all = false;
         }
         self.retry_all(cluster);
     }

@@ -50,6 +50,6 @@ pub use self::cluster::Fact;
 pub use self::counts::Counts;
 pub use self::decide::eviction::PodEviction;
 pub use self::decide::generated::GeneratedPps;
-pub use self::decide::status::{LossCheck, StatusWrite};
+pub use self::decide::status::{LossCheck, StatusWrite, WriteForm};
 pub use self::ledger::{Absence, BoundPod, CompactForm, CompactLimits, StatusOutcome, Work};
 pub use self::recorder::{Recorder, StatusDecision};

@@ -73,7 +73,7 @@ impl Recorder {
 
     pub fn apply(&mut self, fact: Fact) {
         for dirty in self.cluster.apply(fact) {
-            self.ledger.follow(dirty, &self.cluster);
+            self.ledger.mark(dirty, &self.cluster);
         }
     }
 
@@ -115,33 +115,33 @@ impl Recorder {
         self.cluster.has_stateful_sets() && self.ledger.objects.is_listed()
     }
 
-    /// Decides the write that an object needs now. `now` is RFC 3339.
+    /// Decides the write that an object needs now. It counts as in flight until
+    /// [`on_status_done`](Self::on_status_done). `now` is RFC 3339.
     pub fn decide_status(&mut self, key: &NamespacedName, now: &str) -> StatusDecision {
-        if !self.is_complete() {
-            return StatusDecision::default();
+        loop {
+            let view = View::of(key, &self.cluster, &self.ledger);
+            let Some(view) = view.filter(|view| self.is_complete() && view.is_decidable()) else {
+                return StatusDecision::default();
+            };
+            let Ok(decision) = status::decide(&view, self.ledger.object_limit(), now) else {
+                self.report_hidden_states(key);
+                return StatusDecision::default();
+            };
+            // Every other entry is up to date: the entries behind them are decided now, once.
+            if decision.write.is_some() || !self.ledger.requeue_unconfirmed(key) {
+                return self.take_over(key, decision);
+            }
         }
-        let Some(view) = View::of(key, &self.cluster, &self.ledger) else {
-            return StatusDecision::default();
-        };
-        let is_kind_decidable = self.cluster.workloads.is_decidable(&view.pps.workload.kind);
-        if !status::is_decidable(&view, is_kind_decidable) {
-            return StatusDecision::default();
-        }
-        let Ok(decision) = status::decide(&view, self.ledger.object_limit(), now) else {
-            self.report_hidden_states(key);
-            return StatusDecision::default();
-        };
-        if decision.write.is_none() && self.ledger.release_refuted(key) {
-            return self.decide_status(key, now);
-        }
+    }
+
+    fn take_over(&mut self, key: &NamespacedName, decision: status::Decision) -> StatusDecision {
         self.report_capacity(key, decision.capacity);
         self.ledger.await_labels(decision.awaited_labels);
-        let planned = decision.write;
-        let (write, in_flight) = planned
-            .map(|PlannedWrite { write, in_flight }| (write, in_flight))
-            .unzip();
-        self.ledger
-            .follow_decision(key, decision.remainder, in_flight);
+        self.ledger.take_over(key, decision.remainder);
+        let write = decision.write.map(|PlannedWrite { write, in_flight }| {
+            self.ledger.begin_write(key, in_flight);
+            write
+        });
         StatusDecision {
             write,
             unconfirmed_nodes: decision.unconfirmed_nodes,
@@ -217,7 +217,7 @@ impl Recorder {
             .as_ref()
             .map(|Warning { message, .. }| message.clone());
         self.ledger
-            .follow_alias(workload, behind_alias.as_ref(), conflict);
+            .note_alias(workload, behind_alias.as_ref(), conflict);
         decision
     }
 
@@ -265,7 +265,7 @@ impl Recorder {
             .note_not_evicted(&eviction.pps, pod, not_evicted, &self.cluster);
     }
 
-    /// A Pod is not to be evicted, or no longer: its PPS says so no more.
+    /// The Pod need not be evicted: removes it from the condition of its PPS.
     pub fn on_eviction_needless(&mut self, pod: &NamespacedName) {
         self.ledger.forget_not_evicted(pod, &self.cluster);
     }
@@ -287,8 +287,8 @@ impl Recorder {
     }
 
     /// Tries again every drop and change that the API server has not confirmed.
-    pub fn retry_held(&mut self) {
-        self.ledger.retry_held();
+    pub fn retry_unconfirmed(&mut self) {
+        self.ledger.retry_unconfirmed();
     }
 
     /// Ends a round and examines the surplus entries. A round takes as long as the grace period of

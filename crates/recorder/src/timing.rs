@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`agenda`] | all that the sidecar does |
 //! | [`schedule`] | writes, and the retries of writes that failed |
-//! | [`held_back`] | writes of generated objects that were refused |
-//! | [`missing_nodes`] | lookups of missing nodes, and evictions of the Pods that wait for them |
+//! | [`refused_writes`] | writes of generated objects that were refused |
+//! | [`missing_nodes`] | lookups of missing nodes |
+//! | [`unschedulable_pods`] | evictions of the Pods that wait for them |
 //! | [`event_budget`] | Events |
 
 pub mod agenda;
 pub mod event_budget;
-pub mod held_back;
 pub mod missing_nodes;
+pub mod refused_writes;
 pub mod schedule;
+pub mod unschedulable_pods;

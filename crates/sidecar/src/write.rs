@@ -1,4 +1,5 @@
-//! Write: what the sidecar writes, apart from the Lease, while it may. Decides nothing.
+//! Write: what the sidecar writes, apart from the Lease, while it may. Decides nothing about what is
+//! recorded, only how it is written safely.
 
 pub(crate) mod events;
 mod failure;
@@ -10,10 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::core::ObjectMeta;
 use kube::{Client, Resource};
-use pps_api::{Accept, AnswerLimit, Guard, Write, get, path};
+use pps_api::{Accept, AnswerLimit, Guard, Write, path};
 use pps_core::status::{compact_patch, guarded_patch};
 use pps_recorder::generate;
 use serde::Deserialize;
@@ -23,14 +23,17 @@ use tokio::sync::Semaphore;
 
 pub(crate) use self::failure::Failure;
 use crate::lead::Permit;
-use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
-use pps_recorder::{GeneratedPps, PodEviction, StatusWrite};
+use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, WorkloadKey};
+use pps_recorder::{GeneratedPps, PodEviction, StatusWrite, WriteForm};
 
-/// Of a write, or of a read that one depends on. etcd takes objects of 1.5 MiB by default, which
-/// are six times as many bytes in JSON at most.
+/// In bytes. etcd takes objects of 1.5 MiB by default, which are six times as many bytes in JSON at
+/// most.
+const LARGEST_ANSWER: usize = 16 << 20;
+
+/// Of a write, or of a read that one depends on.
 const LIMIT: AnswerLimit = AnswerLimit {
     within: Duration::from_secs(30),
-    bytes: 16 << 20,
+    bytes: LARGEST_ANSWER,
 };
 
 /// How many reads run at once, of all writes together. Each has its answer in memory.
@@ -51,12 +54,14 @@ pub(crate) enum Outcome {
         /// The new resource version.
         result: Result<String, Failure>,
     },
-    /// Of a status write with the compact form, which the API server does not store.
-    CompactFormDropped {
+    /// Of a status write with the compact form: the API server has stored the rest only.
+    StoredWithoutCompactForm {
         write: StatusWrite,
-        /// The new resource version, if the API server has stored the rest; else why not.
-        stored: Result<String, String>,
+        resource_version: String,
     },
+    /// Of a status write with the compact form, which the API server would not store. It was not
+    /// sent.
+    CompactFormRefused { write: StatusWrite, reason: String },
     LossUnconfirmed {
         write: StatusWrite,
         unconfirmed: Unconfirmed,
@@ -89,14 +94,23 @@ impl Outcome {
     pub(crate) fn object(&self) -> Option<&NamespacedName> {
         match self {
             Self::Status { write, .. }
-            | Self::CompactFormDropped { write, .. }
+            | Self::StoredWithoutCompactForm { write, .. }
+            | Self::CompactFormRefused { write, .. }
             | Self::LossUnconfirmed { write, .. } => Some(&write.key),
             _ => None,
         }
     }
 
-    fn compact_form_dropped(write: StatusWrite, stored: Result<String, String>) -> Self {
-        Self::CompactFormDropped { write, stored }
+    fn stored_without_compact_form(write: StatusWrite, stored: &StoredPps) -> Self {
+        Self::StoredWithoutCompactForm {
+            write,
+            resource_version: stored.version(),
+        }
+    }
+
+    fn compact_form_refused(write: StatusWrite, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::CompactFormRefused { write, reason }
     }
 
     fn not_written(write: StatusWrite, failure: Failure) -> Self {
@@ -139,13 +153,10 @@ impl Writer {
     }
 
     pub(crate) async fn write_status(self, write: StatusWrite) -> Outcome {
-        if write.moves_to == Some(StoredForm::Compact) {
-            return self.write_compact_form(write).await;
-        }
-        let patch = if write.keeps_compact_form {
-            &compact_patch(&write.patch)
-        } else {
-            &write.patch
+        let patch = match write.form {
+            WriteForm::MoveToCompact => return self.write_compact_form(write).await,
+            WriteForm::StayCompact => &compact_patch(&write.patch),
+            WriteForm::StayPlain | WriteForm::MoveToPlain => &write.patch,
         };
         let result = self.send(status_patch(&write, patch)).await;
         written(write, result)
@@ -166,12 +177,12 @@ impl Writer {
             // Both forms together are too large.
             Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
             Err(Failure::Refused(reason)) => {
-                return Outcome::compact_form_dropped(write, Err(reason));
+                return Outcome::compact_form_refused(write, reason);
             }
             Err(failure) => return Outcome::not_written(write, failure),
         };
         if !stored.has_compact_form_of(&write.patch) {
-            return Outcome::compact_form_dropped(write, Ok(stored.version()));
+            return Outcome::stored_without_compact_form(write, &stored);
         }
         if stored.has_only_compact_form() {
             return written(write, Ok(stored));
@@ -190,17 +201,17 @@ impl Writer {
             Ok(stored)
                 if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
             Ok(_) => {
-                return Outcome::compact_form_dropped(write, Err("it would be changed".into()));
+                return Outcome::compact_form_refused(write, "the dry run returned other states");
             }
-            // A webhook may refuse every request that only asks.
+            // A webhook may refuse dry runs.
             Err(Failure::Refused(reason)) => {
-                return Outcome::compact_form_dropped(write, Err(reason));
+                return Outcome::compact_form_refused(write, reason);
             }
             Err(failure) => return Outcome::not_written(write, failure),
         }
         match self.send::<StoredPps>(patch).await {
             Ok(stored) if !stored.has_compact_form_of(&write.patch) => {
-                Outcome::compact_form_dropped(write, Ok(stored.version()))
+                Outcome::stored_without_compact_form(write, &stored)
             }
             result => written(write, result),
         }
@@ -260,20 +271,6 @@ impl Writer {
         Outcome::Eviction { eviction, result }
     }
 
-    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound`
-    /// counts: a proxy may also answer 404.
-    pub(crate) async fn look_up_node(self, node: Arc<str>) -> Outcome {
-        // The semaphore is never closed.
-        let _turn = self.reads.acquire().await.ok();
-        let path = path::<Node>(None, &node);
-        let answer = get(&self.client, &path, Accept::Metadata, LIMIT).await;
-        let exists = match answer.map(|_: PartialObjectMeta<Node>| ()) {
-            Err(failure) if failure.is_not_found("nodes", &node) => Ok(false),
-            answer => answer.map(|()| true).map_err(Failure::from),
-        };
-        Outcome::NodeLookup { node, exists }
-    }
-
     /// Creates or changes a generated PPS. Says how much of what was sent is stored.
     async fn apply(&self, write: Write, sent: &Value) -> Result<ApplyResult, Failure> {
         let stored = self.send(write.managed_by(generate::FIELD_MANAGER)).await;
@@ -294,8 +291,8 @@ fn pps_path(key: &NamespacedName) -> String {
     path::<PpsObject>(Some(&key.namespace), &key.name)
 }
 
-/// A patch of a status: a list is a JSON patch, anything else a merge patch. Without need, no whole
-/// object is returned.
+/// A patch of a status: a list is a JSON patch, anything else a merge patch. Asks for metadata only,
+/// unless the caller needs the object.
 fn status_patch(write: &StatusWrite, patch: &Value) -> Write {
     Write::patch(format!("{}/status", pps_path(&write.key)), patch)
         .managed_by(generate::FIELD_MANAGER)

@@ -153,7 +153,7 @@ fn reasons_in(path: &str) -> BTreeSet<String> {
 /// The reasons of the condition.
 fn reasons_of_the_condition() -> BTreeSet<String> {
     let files = [
-        "crates/recorder/src/decide/status/condition.rs",
+        "crates/recorder/src/decide/status/words.rs",
         "crates/recorder/src/recording.rs",
     ];
     files.into_iter().flat_map(reasons_in).collect()

@@ -32,6 +32,9 @@ pub(crate) fn decide(
     let pod = cluster.pods.facts.get(key)?;
     let pending = cluster.pods.pending(key)?;
     let affinity = &pending.required_affinity;
+    if affinity.is_empty() || pod.terminating {
+        return None;
+    }
     let workload = cluster
         .workloads
         .key_of(&key.namespace, pod.owner.as_ref()?)?;
@@ -41,15 +44,11 @@ pub(crate) fn decide(
     };
     let view = View::of(&pps_key, cluster, ledger)?;
     let observed = &view.pps.observed;
-    if affinity.is_empty()
-        || pod.terminating
-        || observed.terminating
-        // What cannot be read may have a state of the Pod.
-        || observed.unreadable.is_some()
+    // What cannot be read may have a state of the Pod.
+    if !view.is_usable()
         || view.pps.workload != *workload
         || !observed.forgets_nodes()
         || view.pps.has_entry(&key.name)
-        || !view.has_needed_keys
         || obstacle(&view).is_some()
     {
         return None;

@@ -14,7 +14,6 @@ mod view;
 mod words;
 
 use std::collections::BTreeSet;
-use std::mem::take;
 use std::sync::Arc;
 
 use pps_core::status::guarded_patch;
@@ -22,9 +21,10 @@ use serde_json::{Map, Value, json};
 
 use self::condition::Obstacle;
 pub(super) use self::condition::obstacle;
-use self::entries::{Examined, examine};
+use self::entries::{Examined, PlannedChanges, examine};
 use self::fit::{FittedChanges, fit};
 use self::form::FormDecision;
+pub(crate) use self::form::StatesHidden;
 pub use self::loss_check::LossCheck;
 pub(crate) use self::view::View;
 use crate::cluster::KindCoverage;
@@ -49,16 +49,35 @@ pub struct StatusWrite {
     /// What has to be read and checked before it is sent, if it drops entries or replaces recorded
     /// values.
     pub loss_check: Option<LossCheck>,
-    /// The form that all states of the object get with it, if it writes all of them.
-    pub moves_to: Option<StoredForm>,
-    /// Whether the object has the compact form and keeps it: what the write does not name must
-    /// still be there.
-    pub keeps_compact_form: bool,
+    pub form: WriteForm,
     /// How much it costs the API server, as a number of entries in `podStates`.
     pub cost: usize,
     /// Since when the Pods have been Ready that it records on their node for the first time, in
     /// Unix seconds.
     pub newly_recorded: Vec<i64>,
+}
+
+/// What a write makes of the form of an object's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteForm {
+    /// All states move into `podStates`.
+    MoveToPlain,
+    /// All states move into the compact form.
+    MoveToCompact,
+    StayPlain,
+    /// What the write does not name must still be there.
+    StayCompact,
+}
+
+impl WriteForm {
+    /// The form that all states of the object get with it, if it writes all of them.
+    pub fn moves_to(self) -> Option<StoredForm> {
+        match self {
+            Self::MoveToPlain => Some(StoredForm::Plain),
+            Self::MoveToCompact => Some(StoredForm::Compact),
+            Self::StayPlain | Self::StayCompact => None,
+        }
+    }
 }
 
 pub(crate) struct Decision {
@@ -78,20 +97,6 @@ pub(crate) struct PlannedWrite {
     pub(crate) in_flight: InFlight,
 }
 
-/// Any write would lose states that the API server hides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StatesHidden;
-
-/// Whether a status can be decided now: its object and the kind of its workload are known.
-pub(crate) fn is_decidable(view: &View<'_>, is_kind_decidable: bool) -> bool {
-    let pps = view.pps;
-    pps.progress.in_flight.is_none()
-        && !pps.observed.terminating
-        && pps.observed.unreadable.is_none()
-        && view.has_needed_keys
-        && is_kind_decidable
-}
-
 /// Decides the status of a PPS, examining only what is dirty. `size_limit` is the size that an
 /// object can have, in bytes; `now` is RFC 3339 and stands in the condition if its status changes.
 pub(crate) fn decide(
@@ -100,36 +105,36 @@ pub(crate) fn decide(
     now: &str,
 ) -> Result<Decision, StatesHidden> {
     let obstacle = condition::obstacle(view);
-    // States of a workload that no longer exists are still dropped, by the retention policy.
-    let is_recording = matches!(obstacle, None | Some(Obstacle::WorkloadNotFound));
-    let mut examined = if is_recording {
+    let examined = if obstacle.is_none_or(Obstacle::lets_states_be_dropped) {
         examine(view)
     } else {
         Examined::unchanged(view)
     };
-    let form = form::decide(view, &examined.changes, size_limit);
-    let fitted = fit_changes(view, &form, &mut examined, size_limit)?;
+    let status = &view.pps.observed.status;
+    let form = form::decide(view, &examined.changes.entries, size_limit)?;
+    let fitted = fit_changes(view, &form, examined.changes, examined.deferred, size_limit);
+    let mut missing_labels = examined.missing_labels;
+    missing_labels.retain(|pod| !fitted.deferred.contains(pod));
 
-    let recorded = recorded_after(&view.pps.observed.status, &fitted.changes);
-    let capacity = condition::capacity_level(&view.pps.observed.status, &fitted, &form, size_limit);
-    let missing_labels = condition::missing_labels(view, &examined.missing_labels, &fitted.changes);
-    let finding = condition::finding(view, obstacle, capacity, missing_labels, recorded);
+    let capacity = condition::capacity_level(status, &fitted, &form, size_limit);
+    let first_missing = condition::missing_labels(view, &missing_labels, &fitted.changes.entries);
+    let recorded = recorded_after(status, &fitted.changes.entries);
+    let finding = condition::finding(view, obstacle, capacity, first_missing, recorded);
     let recording = words::recording(&finding, view, recorded, size_limit);
-    let takes_over = is_recording && !examined.keeps_target;
-    let header = decide_header(view, takes_over, recorded, &recording, now);
+    let header = decide_header(view, examined.takes_over, recorded, &recording, now);
     Ok(Decision {
         remainder: Remainder {
-            postponed: take(&mut examined.postponed),
-            missing_labels: take(&mut examined.missing_labels),
-            surplus: take(&mut examined.surplus),
+            postponed: examined.postponed,
+            missing_labels,
+            surplus: examined.surplus,
             deferred: fitted.deferred.clone(),
-            renewals: take(&mut examined.renewals),
+            owners: examined.owners,
             useless_at: form.useless_at(),
         },
-        unconfirmed_nodes: take(&mut examined.unconfirmed_nodes),
-        awaited_labels: take(&mut examined.awaited_labels),
+        unconfirmed_nodes: examined.unconfirmed_nodes,
+        awaited_labels: examined.awaited_labels,
         capacity: capacity.map(|level| words::capacity(level, recorded, size_limit)),
-        write: plan_write(view, examined, fitted, &form, header),
+        write: plan_write(view, fitted, &form, header),
     })
 }
 
@@ -137,32 +142,20 @@ pub(crate) fn decide(
 fn fit_changes(
     view: &View<'_>,
     form: &FormDecision,
-    examined: &mut Examined,
+    changes: PlannedChanges,
+    deferred: BTreeSet<Arc<str>>,
     size_limit: usize,
-) -> Result<FittedChanges, StatesHidden> {
-    if matches!(form, FormDecision::Wait) {
-        return Err(StatesHidden);
-    }
-    let changes = take(&mut examined.changes);
-    let deferred = take(&mut examined.deferred);
-    let fitted = if let Some(sizes) = form.sizes(view, &changes) {
-        FittedChanges {
+) -> FittedChanges {
+    if let Some(sizes) = form.sizes(view, &changes.entries) {
+        return FittedChanges {
             changes,
             deferred,
             sizes,
-        }
-    } else {
-        let capacity = &view.pps.progress.capacity;
-        let status = &view.pps.observed.status;
-        fit(capacity, status, changes, deferred, size_limit)
-    };
-    for pod in &fitted.deferred {
-        examined.missing_labels.remove(pod);
+        };
     }
-    examined
-        .replaced
-        .retain(|replaced| !fitted.deferred.contains(&replaced.pod));
-    Ok(fitted)
+    let capacity = &view.pps.progress.capacity;
+    let status = &view.pps.observed.status;
+    fit(capacity, status, changes, deferred, size_limit)
 }
 
 /// Decides the header. `takes_over` says whether all states belong to the workload that exists now.
@@ -202,44 +195,53 @@ fn decide_header(
 /// The write, if the status differs from what the API server has shown.
 fn plan_write(
     view: &View<'_>,
-    examined: Examined,
     fitted: FittedChanges,
     form: &FormDecision,
     header: Header,
 ) -> Option<PlannedWrite> {
     let observed = &view.pps.observed;
-    let recorded = recorded_after(&observed.status, &fitted.changes);
-    let mut patch = form.patch(&observed.status, &fitted.changes);
+    let PlannedChanges {
+        entries,
+        drops,
+        replaced,
+    } = fitted.changes;
+    let mut patch = form.patch(&observed.status, &entries);
     extend_patch(&mut patch.fields, &observed.status, &header);
     if patch.fields.is_empty() {
         return None;
     }
-    let form_after = StoredForm::of(&patch.form);
-    let moves_states = form.moves_states();
+    let recorded = recorded_after(&observed.status, &entries);
     let write = StatusWrite {
         key: view.key.clone(),
         uid: observed.uid.clone(),
         patch: guarded_patch(&observed.uid, &observed.resource_version, &patch.fields),
-        entries: fitted.changes.len(),
+        entries: entries.len(),
         recorded,
         workload: view.pps.workload.clone(),
-        loss_check: LossCheck::new(view, examined.drops, examined.replaced),
-        moves_to: moves_states.then_some(form_after),
-        keeps_compact_form: !moves_states && form_after == StoredForm::Compact,
-        cost: write_cost(recorded, form_after),
-        newly_recorded: fitted
-            .changes
+        loss_check: LossCheck::new(view, drops, replaced),
+        form: write_form(form, &patch.form),
+        cost: write_cost(recorded, StoredForm::of(&patch.form)),
+        newly_recorded: entries
             .iter()
             .filter_map(|change| change.ready_since)
             .collect(),
     };
     let in_flight = InFlight {
-        changes: fitted.changes,
+        changes: entries,
         sizes: fitted.sizes,
         form: patch.form,
         header,
     };
     Some(PlannedWrite { write, in_flight })
+}
+
+fn write_form(form: &FormDecision, after: &Form) -> WriteForm {
+    match form {
+        FormDecision::ToPlain => WriteForm::MoveToPlain,
+        FormDecision::ToCompact(_) => WriteForm::MoveToCompact,
+        _ if after.is_compact() => WriteForm::StayCompact,
+        _ => WriteForm::StayPlain,
+    }
 }
 
 /// How many states there are after these changes.

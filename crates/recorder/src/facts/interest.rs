@@ -1,5 +1,5 @@
 //! Which node labels and Pod annotations some PPS names. Only these are kept of Nodes and Pods.
-//! Shared between `observe`, which filters by them, and `decide`, which adds them.
+//! Shared between `observe`, which filters by them, and the ledger, which adds them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};

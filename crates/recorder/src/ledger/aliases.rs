@@ -26,7 +26,7 @@ enum WriteInFlight {
 
 impl Aliases {
     /// Notes whether a workload has to be examined when the object of its second name changes.
-    pub(super) fn follow(&mut self, name: NamespacedName, workload: &WorkloadKey, needed: bool) {
+    pub(super) fn note_need(&mut self, name: NamespacedName, workload: &WorkloadKey, needed: bool) {
         if !needed {
             self.refused.remove(&name);
         }

@@ -21,7 +21,7 @@ pub(crate) struct EntryChange {
     /// node.
     pub ready_since: Option<i64>,
     /// The workload to which the entry belongs once it is stored, while the status names another.
-    pub renewed_for: Option<Arc<str>>,
+    pub new_owner: Option<Arc<str>>,
 }
 
 /// The size of an entry in `podStates`, in bytes; 0 without an entry.

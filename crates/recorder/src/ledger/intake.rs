@@ -49,7 +49,7 @@ impl Ledger {
         let Some(object) = self.objects.get(key) else {
             return;
         };
-        if object.superseding.is_some() || object.observed.resource_version != known_version {
+        if object.pending_update.is_some() || object.observed.resource_version != known_version {
             return;
         }
         match fact {
@@ -93,7 +93,7 @@ impl Ledger {
             let replaced = self.objects.tracked.insert(key.clone(), object);
             replaced.map(|replaced| replaced.observed)
         };
-        self.follow_entries(key, replaced.as_ref(), cluster);
+        self.reindex_entries(key, replaced.as_ref(), cluster);
         if let Some(before) = workload_before.filter(|before| *before != workload) {
             self.objects.unlink(&before, key);
             self.on_claims_changed(&before);
@@ -143,7 +143,7 @@ impl Ledger {
 
     fn forget_object(&mut self, key: &NamespacedName, cluster: &Cluster) {
         if let Some(object) = self.objects.tracked.remove(key) {
-            self.follow_entries(key, Some(&object.observed), cluster);
+            self.reindex_entries(key, Some(&object.observed), cluster);
             self.objects.unlink(&object.workload, key);
             self.on_object_changed(key, &object.workload, cluster);
         }
@@ -187,16 +187,16 @@ impl Ledger {
     /// Follows the entries of an object, and the nodes that they name now, or named before. Only
     /// after both were taken into account, so that nothing changes for a node that is named as
     /// before.
-    fn follow_entries(
+    fn reindex_entries(
         &mut self,
         key: &NamespacedName,
         before: Option<&PpsFact>,
         cluster: &Cluster,
     ) {
-        self.objects.follow_entries(key, before);
+        self.objects.reindex_entries(key, before);
         let after = self.objects.get(key).map(|object| &object.observed);
         for node in self.node_entries.replace(key, before, after) {
-            self.follow_node(&node, cluster);
+            self.update_absence(&node, cluster);
         }
     }
 

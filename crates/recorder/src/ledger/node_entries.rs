@@ -88,7 +88,7 @@ impl NodeEntries {
 
     /// Follows whether a node that entries name exists. Returns whether it has gone missing, or is
     /// missing no longer.
-    pub(super) fn follow(&mut self, node: &Arc<str>, nodes: &Nodes) -> bool {
+    pub(super) fn update_absence(&mut self, node: &Arc<str>, nodes: &Nodes) -> bool {
         let exists = nodes.facts.complete().is_none() || nodes.facts.get(node).is_some();
         let is_missing = !exists && self.by_node.contains_key(node);
         if is_missing == self.missing.contains_key(node) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pps_core::governing::{Candidate, governing};
 
-use super::tracked_pps::{MovedEntry, Source, TrackedPps};
+use super::tracked_pps::{ChangedEntry, Source, TrackedPps};
 use crate::facts::states::States;
 use crate::facts::store::Store;
 use crate::facts::{GroupKind, NamespacedName, PpsFact, WorkloadKey};
@@ -116,7 +116,7 @@ impl Objects {
     }
 
     /// An object has the entries that it has now in place of those that it had.
-    pub(super) fn follow_entries(&mut self, object: &NamespacedName, before: Option<&PpsFact>) {
+    pub(super) fn reindex_entries(&mut self, object: &NamespacedName, before: Option<&PpsFact>) {
         let before = before.map(|fact| &fact.status.pod_states);
         let after = self
             .tracked
@@ -133,7 +133,7 @@ impl Objects {
         }
     }
 
-    pub(super) fn follow_entry(&mut self, object: &NamespacedName, moved: &MovedEntry) {
+    pub(super) fn reindex_entry(&mut self, object: &NamespacedName, moved: &ChangedEntry) {
         match (&moved.before, &moved.after) {
             (None, Some(_)) => self.entries.add(object, &moved.pod),
             (Some(_), None) => self.entries.remove(object, &moved.pod),

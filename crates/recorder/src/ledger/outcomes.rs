@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pps_core::Reason;
 
 use super::progress::{NotEvicted, Remainder};
-use super::tracked_pps::{MovedEntry, Source};
+use super::tracked_pps::{ChangedEntry, Source};
 use super::{Ledger, TrackedPps};
 use crate::cluster::Cluster;
 use crate::facts::{NamespacedName, WorkloadKey};
@@ -31,24 +31,24 @@ pub enum StatusOutcome<'a> {
 }
 
 impl Ledger {
-    /// A write of this object is in flight now. Takes what the decision leaves to the next one.
-    pub(crate) fn follow_decision(
-        &mut self,
-        key: &NamespacedName,
-        remainder: Remainder,
-        in_flight: Option<InFlight>,
-    ) {
+    /// Takes what a decision leaves to the next one.
+    pub(crate) fn take_over(&mut self, key: &NamespacedName, remainder: Remainder) {
         if let Some(object) = self.objects.tracked.get_mut(key) {
-            object.progress.follow(remainder);
-            object.progress.in_flight = in_flight;
+            object.progress.take_over(remainder);
+        }
+    }
+
+    pub(crate) fn begin_write(&mut self, key: &NamespacedName, in_flight: InFlight) {
+        if let Some(object) = self.objects.tracked.get_mut(key) {
+            object.progress.in_flight = Some(in_flight);
         }
     }
 
     /// Nothing else has to be written into an object: marks the entries whose check was refuted and
     /// of which something was heard since. Returns whether there are any.
-    pub(crate) fn release_refuted(&mut self, key: &NamespacedName) -> bool {
+    pub(crate) fn requeue_unconfirmed(&mut self, key: &NamespacedName) -> bool {
         let object = self.objects.tracked.get_mut(key);
-        object.is_some_and(|object| object.progress.release_refuted())
+        object.is_some_and(|object| object.progress.requeue_unconfirmed())
     }
 
     /// Remembers what was reported about the capacity of an object. Returns whether it is news.
@@ -87,7 +87,7 @@ impl Ledger {
         match outcome {
             StatusOutcome::Stored { resource_version } => {
                 if let Some(moved) = object.finish_write(resource_version, interner) {
-                    self.follow_moved_entries(key, moved, cluster);
+                    self.reindex_changed_entries(key, moved, cluster);
                     self.end_write(key, Trust::AsStored, cluster);
                 }
             }
@@ -109,7 +109,7 @@ impl Ledger {
             }
             StatusOutcome::StoredWithoutCompactForm { resource_version } => {
                 let moved = object.on_compact_form_dropped(resource_version, interner);
-                self.follow_moved_entries(key, moved, cluster);
+                self.reindex_changed_entries(key, moved, cluster);
                 self.end_write(key, Trust::AsStored, cluster);
             }
             StatusOutcome::CompactFormRefused => {
@@ -124,41 +124,41 @@ impl Ledger {
         let Some(object) = self.objects.tracked.get_mut(key) else {
             return;
         };
-        let superseding = object.superseding.take();
+        let pending_update = object.pending_update.take();
         if !object.progress.dirty.is_clean() {
             self.work.statuses.insert(key.clone());
         }
-        if let Some(superseding) = superseding {
+        if let Some(pending_update) = pending_update {
             let source = match trust {
                 Trust::AsStored => Source::Event,
-                Trust::AsShown => superseding.source,
+                Trust::AsShown => pending_update.source,
             };
-            self.apply_object(key, superseding.fact, source, cluster);
+            self.apply_object(key, pending_update.fact, source, cluster);
         }
     }
 
     /// A write has changed entries of an object: follows the nodes that they name, and the Pods
     /// that wait for their state to be dropped.
-    fn follow_moved_entries(
+    fn reindex_changed_entries(
         &mut self,
         key: &NamespacedName,
-        moved: Vec<MovedEntry>,
+        moved: Vec<ChangedEntry>,
         cluster: &Cluster,
     ) {
         let object = self.objects.get(key);
         let forgets_nodes = object.is_some_and(|object| object.observed.forgets_nodes());
         for entry in moved {
-            self.objects.follow_entry(key, &entry);
+            self.objects.reindex_entry(key, &entry);
             if entry.after.is_none() {
-                self.follow_dropped_entry(key, &entry.pod, cluster);
+                self.on_entry_dropped(key, &entry.pod, cluster);
             }
             if forgets_nodes && entry.before != entry.after {
-                self.follow_nodes_of(key, &entry, cluster);
+                self.reindex_nodes_of(key, &entry, cluster);
             }
         }
     }
 
-    fn follow_dropped_entry(&mut self, key: &NamespacedName, pod: &Arc<str>, cluster: &Cluster) {
+    fn on_entry_dropped(&mut self, key: &NamespacedName, pod: &Arc<str>, cluster: &Cluster) {
         let pod = NamespacedName {
             namespace: key.namespace.clone(),
             name: pod.clone(),
@@ -172,19 +172,19 @@ impl Ledger {
         }
     }
 
-    fn follow_nodes_of(&mut self, key: &NamespacedName, entry: &MovedEntry, cluster: &Cluster) {
+    fn reindex_nodes_of(&mut self, key: &NamespacedName, entry: &ChangedEntry, cluster: &Cluster) {
         if let Some(before) = &entry.before {
             self.node_entries.remove(before, key, &entry.pod);
-            self.follow_node(before, cluster);
+            self.update_absence(before, cluster);
         }
         if let Some(after) = &entry.after {
             self.node_entries.add(after, key, &entry.pod);
-            self.follow_node(after, cluster);
+            self.update_absence(after, cluster);
         }
     }
 
-    /// The write of a generated PPS or an alias has ended. It is decided again if it `is_settled`
-    /// by no means, or if that was asked for meanwhile.
+    /// The write of a generated PPS or an alias has ended. It is decided again unless it
+    /// `is_settled`, or if the workload changed during the write.
     pub(crate) fn on_generated_done(&mut self, workload: &WorkloadKey, is_settled: bool) {
         if self.aliases.end_write(workload) || !is_settled {
             self.work.generated.insert(workload.clone());
@@ -193,7 +193,7 @@ impl Ledger {
 
     /// Follows whether the policy finds the PPS that governs a workload only through an alias, and
     /// what the user has to do if it cannot have one.
-    pub(crate) fn follow_alias(
+    pub(crate) fn note_alias(
         &mut self,
         workload: &WorkloadKey,
         behind_alias: Option<&NamespacedName>,
@@ -201,13 +201,14 @@ impl Ledger {
     ) {
         let name = workload.second_name();
         let advice = conflict.or_else(|| self.aliases.refused.get(&name).cloned());
-        self.aliases.follow(name, workload, behind_alias.is_some());
+        self.aliases
+            .note_need(name, workload, behind_alias.is_some());
         let Some(key) = behind_alias else {
             return;
         };
         let object = self.objects.get(key);
         if object.is_some_and(|pps| pps.progress.alias_advice != advice) {
-            self.mark(key, |pps| pps.progress.set_alias_advice(advice));
+            self.mark_with(key, |pps| pps.progress.set_alias_advice(advice));
         }
     }
 
@@ -220,7 +221,7 @@ impl Ledger {
         not_evicted: NotEvicted,
         cluster: &Cluster,
     ) {
-        self.mark(pps, |object| {
+        self.mark_with(pps, |object| {
             let pods = &mut object.progress.not_evicted;
             pods.retain(|name, _| {
                 cluster.pods.waiting.contains(&NamespacedName {
@@ -233,7 +234,7 @@ impl Ledger {
         });
     }
 
-    /// A Pod is not to be evicted, or no longer: its PPS says so no more.
+    /// The Pod need not be evicted: removes it from the condition of its PPS.
     pub(crate) fn forget_not_evicted(&mut self, pod: &NamespacedName, cluster: &Cluster) {
         let Some(pending) = cluster.pods.pending(pod) else {
             return;
@@ -245,7 +246,7 @@ impl Ledger {
         let object = self.objects.tracked.get_mut(&pps);
         let removed = object.and_then(|object| object.progress.not_evicted.remove(&pod.name));
         if removed.is_some() {
-            self.mark(&pps, |object: &mut TrackedPps| {
+            self.mark_with(&pps, |object: &mut TrackedPps| {
                 object.progress.dirty.mark_header();
             });
         }

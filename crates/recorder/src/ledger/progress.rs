@@ -1,5 +1,14 @@
 //! How far the recording of one PPS is: what has to be examined, what waits, and the write that is
 //! on its way.
+//!
+//! | an entry is | because | until |
+//! |---|---|---|
+//! | dirty | something was heard of its Pod, node or workload | the next decision |
+//! | postponed | a write checks only so many drops and changes | the next write: it stays dirty |
+//! | deferred | the object has no capacity for it | the object has become smaller |
+//! | unconfirmed | the API server has not confirmed its drop or change | something is heard of its Pod, or the next retry |
+//! | behind others | the same, and whatever is heard of its Pod | all other entries are written |
+//! | surplus | the workload has all Pods that it wants, and the name does not tell which | enough rounds have ended |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,9 +22,9 @@ pub(crate) struct Progress {
     pub dirty: DirtyStatus,
     /// Pods on a node without some of the topology keys.
     pub missing_labels: BTreeSet<Arc<str>>,
-    /// Entries whose names do not say whether the workload wants them. Each with in how many rounds
-    /// in a row the workload had exactly the Pods that it wants, while nothing was heard of the
-    /// entry's Pod.
+    /// Entries whose names do not say whether the workload wants them, each with the number of
+    /// rounds in a row in which the workload had exactly the Pods that it wants, while nothing was
+    /// heard of the entry's Pod. See [`Ledger::end_surplus_round`](super::Ledger::end_surplus_round).
     pub surplus: BTreeMap<Arc<str>, u8>,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,
@@ -23,14 +32,13 @@ pub(crate) struct Progress {
     pub alias_advice: Option<String>,
     /// Pods that wait for a node that does not exist and are not evicted.
     pub not_evicted: BTreeMap<Arc<str>, NotEvicted>,
-    /// Entries that stay as they are because the API server has not confirmed their drop or change.
-    /// Each is held until something is heard of its Pod, or until the next retry.
-    pub held: BTreeSet<Arc<str>>,
-    /// Entries of the writes that were refuted since a write was last stored. They stay, whatever
-    /// is heard of their Pods, until all other entries are written: values that keep changing must
-    /// hold up no entry.
-    pub refuted: BTreeSet<Arc<str>>,
-    pub renewals: Renewals,
+    /// Entries whose drop or change the API server has not confirmed. Each stays until something is
+    /// heard of its Pod, or until the next retry.
+    pub unconfirmed: BTreeSet<Arc<str>>,
+    /// Entries whose check was refuted since the last stored write. They stay, whatever is heard of
+    /// their Pods, until all other entries are written: a value that keeps changing blocks nothing.
+    pub behind_others: BTreeSet<Arc<str>>,
+    pub owners: EntryOwners,
     pub in_flight: Option<InFlight>,
 }
 
@@ -90,31 +98,31 @@ impl DirtyStatus {
     }
 }
 
-/// The entries that belong to the workload that exists now, while the status still names the one
-/// before it: entries that were recorded, or found to be right, from its Pods, and entries whose
-/// Pods it has adopted.
+/// The workload to which each entry belongs, while `status.targetUID` still names the one before
+/// it: of entries that were recorded, or found to be right, from a new workload's Pods, and of
+/// entries whose Pods it has adopted.
 ///
 /// The status has one `targetUID` for all entries, which moves on only when no Pod of the former
 /// workload is left. Until then Pods of the new workload are recorded beside the former ones.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Renewals {
+pub(crate) struct EntryOwners {
     /// Whether none is missing. A process that has just begun to lead does not know what was
     /// recorded before.
-    pub is_complete: bool,
+    pub covers_all: bool,
     /// The UID of the workload to which each of these entries belongs. A Pod may show its new owner
     /// before a watch shows that workload.
-    pub workloads: BTreeMap<Arc<str>, Arc<str>>,
+    pub by_pod: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-impl Renewals {
+impl EntryOwners {
     /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not
     /// known.
-    pub(crate) fn is_renewed(&self, workload: &str, pod: &str) -> Option<bool> {
+    pub(crate) fn belongs_to(&self, workload: &str, pod: &str) -> Option<bool> {
         let is_known = self
-            .workloads
+            .by_pod
             .get(pod)
             .is_some_and(|owner| **owner == *workload);
-        (is_known || self.is_complete).then_some(is_known)
+        (is_known || self.covers_all).then_some(is_known)
     }
 }
 
@@ -154,7 +162,7 @@ pub(crate) struct Remainder {
     pub missing_labels: BTreeSet<Arc<str>>,
     pub surplus: BTreeMap<Arc<str>, u8>,
     pub deferred: BTreeSet<Arc<str>>,
-    pub renewals: Renewals,
+    pub owners: EntryOwners,
     /// The size in `podStates` with which the compact form was found to make the object no smaller.
     pub useless_at: Option<usize>,
 }
@@ -172,12 +180,12 @@ impl Progress {
     /// Something was heard of a Pod.
     pub(super) fn mark_pod(&mut self, pod: &Arc<str>) {
         self.surplus.remove(pod);
-        self.held.remove(pod);
+        self.unconfirmed.remove(pod);
         self.dirty.mark_entries([pod]);
     }
 
     pub(super) fn mark_all(&mut self) {
-        self.held.clear();
+        self.unconfirmed.clear();
         self.dirty.mark_all();
     }
 
@@ -199,7 +207,7 @@ impl Progress {
 
     /// Whether or not there is something to write: the next decision must not examine all states
     /// again.
-    pub(super) fn follow(&mut self, remainder: Remainder) {
+    pub(super) fn take_over(&mut self, remainder: Remainder) {
         self.dirty = DirtyStatus {
             header: false,
             entries: DirtyEntries::Only(remainder.postponed.into_iter().collect()),
@@ -207,7 +215,7 @@ impl Progress {
         self.missing_labels = remainder.missing_labels;
         self.surplus = remainder.surplus;
         self.capacity.deferred = remainder.deferred;
-        self.renewals = remainder.renewals;
+        self.owners = remainder.owners;
         self.refused_forms.useless_at = remainder.useless_at;
     }
 
@@ -219,25 +227,25 @@ impl Progress {
             return false;
         }
         let silent = pods.iter().filter(|pod| !self.dirty.has_entry(pod));
-        self.held.extend(silent.cloned());
-        self.refuted.extend(pods.iter().cloned());
+        self.unconfirmed.extend(silent.cloned());
+        self.behind_others.extend(pods.iter().cloned());
         self.abandon_write()
     }
 
     /// Every other entry is written: marks the refuted entries with news since then, and returns if
     /// there are any.
-    pub(super) fn release_refuted(&mut self) -> bool {
-        let mut heard_of = std::mem::take(&mut self.refuted);
-        heard_of.retain(|pod| !self.held.contains(pod));
+    pub(super) fn requeue_unconfirmed(&mut self) -> bool {
+        let mut heard_of = std::mem::take(&mut self.behind_others);
+        heard_of.retain(|pod| !self.unconfirmed.contains(pod));
         self.dirty.mark_entries(&heard_of);
         !heard_of.is_empty()
     }
 
     /// Marks the entries that stay because of a check, so that it is made again. Returns whether
     /// there are any.
-    pub(super) fn release_held(&mut self) -> bool {
-        self.refuted.append(&mut self.held);
-        self.release_refuted()
+    pub(super) fn requeue_all_unconfirmed(&mut self) -> bool {
+        self.behind_others.append(&mut self.unconfirmed);
+        self.requeue_unconfirmed()
     }
 
     /// The API server may accept by now what it has refused as too large, or has not stored.

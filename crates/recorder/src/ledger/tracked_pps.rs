@@ -21,12 +21,12 @@ pub(crate) struct TrackedPps {
     /// What is larger in its spec than the limits, if something is.
     pub exceeded_limit: Option<String>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
-    pub superseding: Option<Superseding>,
+    pub pending_update: Option<PendingUpdate>,
     pub progress: Progress,
 }
 
 #[derive(Debug)]
-pub(crate) struct Superseding {
+pub(crate) struct PendingUpdate {
     pub fact: PpsFact,
     pub source: Source,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Source {
 }
 
 /// An entry that a write has changed, with the node that it named and the one that it names now.
-pub(crate) struct MovedEntry {
+pub(crate) struct ChangedEntry {
     pub pod: Arc<str>,
     pub before: Option<Arc<str>>,
     pub after: Option<Arc<str>>,
@@ -53,7 +53,7 @@ impl TrackedPps {
         Self {
             workload,
             exceeded_limit: observed.spec.exceeds_limits(),
-            superseding: None,
+            pending_update: None,
             progress: Progress::new(Capacity::of(&observed.status)),
             observed,
         }
@@ -67,12 +67,12 @@ impl TrackedPps {
     /// spec that is larger than the limits.
     pub(super) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
         let known = self.exceeded_limit.is_none().then_some(&self.observed.spec);
-        let superseding = self
-            .superseding
+        let pending_update = self
+            .pending_update
             .as_ref()
-            .map(|superseding| &superseding.fact.spec)
+            .map(|pending_update| &pending_update.fact.spec)
             .filter(|spec| spec.exceeds_limits().is_none());
-        known.into_iter().chain(superseding)
+        known.into_iter().chain(pending_update)
     }
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing
@@ -88,10 +88,10 @@ impl TrackedPps {
         if self.progress.in_flight.is_some() {
             // An event after a list is newer than the list, and as much to be trusted.
             let source = self
-                .superseding
+                .pending_update
                 .take()
                 .map_or(source, |before| source.max(before.source));
-            self.superseding = Some(Superseding { fact, source });
+            self.pending_update = Some(PendingUpdate { fact, source });
             return None;
         }
         fact.status.restore(&self.observed.status, shows_packed);
@@ -126,9 +126,9 @@ impl TrackedPps {
         &mut self,
         resource_version: &str,
         interner: &mut Interner,
-    ) -> Option<Vec<MovedEntry>> {
+    ) -> Option<Vec<ChangedEntry>> {
         let write = self.progress.in_flight.take()?;
-        self.progress.release_refuted();
+        self.progress.requeue_unconfirmed();
         let moved = write
             .changes
             .into_iter()
@@ -149,14 +149,14 @@ impl TrackedPps {
             self.progress.dirty.mark_all();
         }
         resource_version.clone_into(&mut self.observed.resource_version);
-        self.follow_sizes(write.sizes);
+        self.on_sizes_stored(write.sizes);
         Some(moved)
     }
 
-    fn store_entry(&mut self, change: EntryChange, interner: &mut Interner) -> MovedEntry {
+    fn store_entry(&mut self, change: EntryChange, interner: &mut Interner) -> ChangedEntry {
         let EntryChange { pod, after, .. } = change;
-        let renewed = &mut self.progress.renewals.workloads;
-        if let Some(owner) = change.renewed_for {
+        let renewed = &mut self.progress.owners.by_pod;
+        if let Some(owner) = change.new_owner {
             renewed.insert(pod.clone(), owner);
         }
         let states = &mut self.observed.status.pod_states;
@@ -166,7 +166,7 @@ impl TrackedPps {
             renewed.remove(&pod);
             states.remove(&pod)
         };
-        MovedEntry {
+        ChangedEntry {
             pod,
             before,
             after: after.map(|state| state.node_name.into()),
@@ -174,7 +174,7 @@ impl TrackedPps {
     }
 
     /// The stored states have these sizes. Some decisions have to be made again.
-    fn follow_sizes(&mut self, sizes: Sizes) {
+    fn on_sizes_stored(&mut self, sizes: Sizes) {
         let capacity = &mut self.progress.capacity;
         let compact = sizes
             .stored
@@ -199,7 +199,7 @@ impl TrackedPps {
         &mut self,
         resource_version: &str,
         interner: &mut Interner,
-    ) -> Vec<MovedEntry> {
+    ) -> Vec<ChangedEntry> {
         self.progress.refused_forms.compact = true;
         let Some(moved) = self.finish_write(resource_version, interner) else {
             return Vec::new();

@@ -29,7 +29,7 @@ use crate::ledger::{CompactLimits, TrackedPps};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-/// An recorder, and a namespace `n` to play scenarios in.
+/// A recorder, and a namespace `n` to play scenarios in.
 struct World {
     recorder: Recorder,
     version: u64,

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::held_back::HeldBack;
-use super::missing_nodes::{MissingNodes, UnschedulablePods};
+use super::missing_nodes::MissingNodes;
+use super::refused_writes::RefusedWrites;
 use super::schedule::{Batch, Candidates, Deadlines, Waiting};
+use super::unschedulable_pods::UnschedulablePods;
 use crate::facts::{NamespacedName, WorkloadKey};
 
 /// How long a new node may lack a label, unless the grace period of missing nodes is shorter. A
@@ -18,7 +19,7 @@ pub struct Agenda {
     pub statuses: Batch<NamespacedName>,
     pub generated: Batch<WorkloadKey>,
     pub evictions: Batch<NamespacedName>,
-    pub held_back: HeldBack,
+    pub refused_writes: RefusedWrites,
     pub missing_nodes: MissingNodes,
     pub unschedulable_pods: UnschedulablePods,
     /// When each new node is new no longer.
@@ -33,7 +34,7 @@ impl Agenda {
             statuses: Batch::default(),
             generated: Batch::default(),
             evictions: Batch::default(),
-            held_back: HeldBack::default(),
+            refused_writes: RefusedWrites::default(),
             missing_nodes: MissingNodes::new(grace_period),
             unschedulable_pods: UnschedulablePods::new(grace_period),
             new_nodes: Deadlines::default(),
@@ -63,12 +64,13 @@ impl Agenda {
         times.into_iter().flatten().min()
     }
 
-    /// Forgets all that was decided: another process decided meanwhile.
+    /// Clears the queues of decisions: another process decided meanwhile. A standby goes on to observe
+    /// how long nodes have been missing or new.
     pub fn clear(&mut self) {
         self.statuses.take_all();
         self.generated.take_all();
         self.evictions.take_all();
-        self.held_back.clear();
+        self.refused_writes.clear();
         self.unschedulable_pods.clear();
     }
 

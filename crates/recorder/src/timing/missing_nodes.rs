@@ -4,14 +4,21 @@
 //! A missing Node may come back, so nothing happens during the grace period. After it, the sidecar
 //! reads the Node from the API server before it drops any state because of it. A confirmation is
 //! valid for `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one.
-//! Pods that require a Node which is gone have a grace period, too, before they may be evicted.
+//!
+//! The ledger has the [`Absence`] that decisions see, and here is when it changes:
+//!
+//! | the ledger has | here is | next |
+//! |---|---|---|
+//! | in grace period | a deadline | overdue |
+//! | overdue | no deadline; a lookup once a decision has asked for it | confirmed, or a new grace period |
+//! | confirmed | a deadline | overdue |
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::schedule::{Batch, Candidates, Deadlines};
-use crate::facts::NamespacedName;
+use crate::ledger::Absence;
 
 const CONFIRMATION_VALIDITY: Duration = Duration::from_secs(10);
 
@@ -87,25 +94,21 @@ impl MissingNodes {
         self.nodes.get(node) == Some(&Confirmation::Requested)
     }
 
-    /// The API server has no such Node. Returns false if the confirmation is obsolete.
-    pub fn confirm_missing(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let is_current = self.is_requested(node);
-        if is_current {
-            self.nodes.insert(node.clone(), Confirmation::NotRequested);
-            self.lookups.forget(node);
-            self.deadlines.set(node, now + CONFIRMATION_VALIDITY);
+    /// The API server has answered whether it has the Node. Returns what is known now; nothing if
+    /// the answer is to an earlier question.
+    pub fn on_answer(&mut self, node: &Arc<str>, exists: bool, now: Instant) -> Option<Absence> {
+        if !self.is_requested(node) {
+            return None;
         }
-        is_current
-    }
-
-    /// The API server has the Node: its grace period starts again. Returns false if the answer is
-    /// obsolete.
-    pub fn confirm_present(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let is_current = self.is_requested(node);
-        if is_current {
+        if exists {
+            // The watch has not reported it yet.
             self.start_grace_period(node, now);
+            return Some(Absence::InGracePeriod);
         }
-        is_current
+        self.nodes.insert(node.clone(), Confirmation::NotRequested);
+        self.lookups.forget(node);
+        self.deadlines.set(node, now + CONFIRMATION_VALIDITY);
+        Some(Absence::Confirmed)
     }
 
     /// The confirmation failed. It is tried again after a backoff, or after `retry_after` if the
@@ -123,72 +126,6 @@ impl MissingNodes {
         self.lookups.failed(node, retry_after, now);
         self.lookups.mark(node, now);
         failures
-    }
-}
-
-/// The unschedulable Pods, each with the time from which it may be evicted. Until then the sidecar
-/// waits: a Node that fits the Pod may be missing only for a moment.
-#[derive(Debug)]
-pub struct UnschedulablePods {
-    /// The grace period before a Pod may be evicted.
-    period: Duration,
-    pods: HashMap<NamespacedName, Unschedulable>,
-}
-
-#[derive(Debug)]
-struct Unschedulable {
-    /// Another Pod of the same name has a grace period of its own.
-    uid: String,
-    evictable_from: Instant,
-    is_reported: bool,
-}
-
-impl UnschedulablePods {
-    pub fn new(period: Duration) -> Self {
-        Self {
-            period,
-            pods: HashMap::new(),
-        }
-    }
-
-    /// Records that a Pod is unschedulable now. Returns from when on it may be evicted.
-    pub fn observe(&mut self, pod: &NamespacedName, uid: &str, now: Instant) -> Instant {
-        let known = self.pods.get(pod).filter(|known| known.uid == uid);
-        let evictable_from = known.map(|known| known.evictable_from);
-        evictable_from.unwrap_or_else(|| self.track(pod, uid, now + self.period))
-    }
-
-    /// Makes a Pod evictable now: the Node that it requires has been missing for the grace period
-    /// already.
-    pub fn skip_grace_period(&mut self, pod: &NamespacedName, uid: &str, now: Instant) {
-        self.track(pod, uid, now);
-    }
-
-    /// Whether a Pod that is not evicted is to be reported: once for each Pod.
-    pub fn is_to_be_reported(&mut self, pod: &NamespacedName) -> bool {
-        self.pods
-            .get_mut(pod)
-            .is_some_and(|known| !std::mem::replace(&mut known.is_reported, true))
-    }
-
-    /// Stops tracking a Pod: it is schedulable, or deleted.
-    pub fn cancel(&mut self, pod: &NamespacedName) {
-        self.pods.remove(pod);
-    }
-
-    /// Stops tracking all Pods: another process led meanwhile, and nobody knows how they were.
-    pub fn clear(&mut self) {
-        self.pods.clear();
-    }
-
-    fn track(&mut self, pod: &NamespacedName, uid: &str, evictable_from: Instant) -> Instant {
-        let known = Unschedulable {
-            uid: uid.to_owned(),
-            evictable_from,
-            is_reported: false,
-        };
-        self.pods.insert(pod.clone(), known);
-        evictable_from
     }
 }
 
@@ -245,7 +182,7 @@ mod tests {
             }
             nodes.start_grace_period(&node, now);
             assert!(
-                !nodes.confirm_missing(&node, now),
+                nodes.on_answer(&node, false, now).is_none(),
                 "an answer about the earlier absence"
             );
             assert_eq!(nodes.take_overdue(now + ALMOST), None);
@@ -269,7 +206,7 @@ mod tests {
         nodes.take_overdue(now);
         nodes.request_confirmation(&node, now);
         take(&mut nodes, now);
-        assert!(nodes.confirm_missing(&node, now));
+        assert_eq!(nodes.on_answer(&node, false, now), Some(Absence::Confirmed));
         nodes.request_confirmation(&node, now);
         assert_eq!(
             take(&mut nodes, now),
@@ -280,7 +217,10 @@ mod tests {
         assert_eq!(nodes.take_overdue(expired), Some(node.clone()));
         nodes.request_confirmation(&node, expired);
         assert_eq!(take(&mut nodes, expired), Some(node.clone()));
-        assert!(nodes.confirm_present(&node, expired));
+        assert_eq!(
+            nodes.on_answer(&node, true, expired),
+            Some(Absence::InGracePeriod)
+        );
         assert_eq!(nodes.next(Candidates::All), Some(expired + PERIOD));
     }
 
@@ -315,41 +255,6 @@ mod tests {
             nodes.next(Candidates::All),
             Some(now + PERIOD),
             "waits as long as the server asks for"
-        );
-    }
-
-    #[test]
-    fn a_pod_is_evictable_after_a_grace_period_of_its_own() {
-        let (mut pods, pod, now) = (
-            UnschedulablePods::new(PERIOD),
-            NamespacedName::new("n", "w-0"),
-            Instant::now(),
-        );
-        let later = now + PERIOD;
-        assert_eq!(
-            [now, later].map(|now| pods.observe(&pod, "uid-1", now)),
-            [later, later]
-        );
-        assert!(pods.is_to_be_reported(&pod) && !pods.is_to_be_reported(&pod));
-        assert_eq!(
-            pods.observe(&pod, "uid-2", later),
-            later + PERIOD,
-            "its controller has created it again"
-        );
-        pods.skip_grace_period(&pod, "uid-2", later);
-        assert_eq!(pods.observe(&pod, "uid-2", later), later);
-        pods.cancel(&pod);
-        assert_eq!(
-            pods.observe(&pod, "uid-2", later),
-            later + PERIOD,
-            "it was schedulable in the meantime"
-        );
-        pods.skip_grace_period(&pod, "uid-2", now);
-        pods.clear();
-        assert_eq!(
-            pods.observe(&pod, "uid-2", later),
-            later + PERIOD,
-            "another process led meanwhile"
         );
     }
 }

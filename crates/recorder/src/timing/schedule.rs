@@ -23,7 +23,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// A pause of this part of the window ends it. A smaller part would end most windows early where
 /// Pods become Ready one after another: on a busy machine their changes do not arrive evenly.
 const PAUSE_PART: u32 = 4;
-/// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
+const BACKOFF: Backoff = Backoff {
+    first: FIRST_RETRY,
+    longest: LAST_RETRY,
+};
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// For how long a write may be in flight. Each request is given up before; only checks of many
@@ -31,6 +34,21 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const LONGEST_WRITE: Duration = Duration::from_mins(2);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
+
+/// How long to wait after failures: twice as long after each further one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backoff {
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
+}
+
+impl Backoff {
+    pub(super) fn after(self, failures_before: u32) -> Duration {
+        self.first
+            .saturating_mul(1 << failures_before.min(16))
+            .min(self.longest)
+    }
+}
 
 /// What a write of an object with this many entries costs, as a number of entries in `podStates`.
 /// In the compact form the API server hardly notices how many there are; but each write has all
@@ -43,8 +61,8 @@ pub fn write_cost(entries: usize, form: StoredForm) -> usize {
 }
 
 /// How long changes to an object are batched, by the [cost](write_cost) of a write.
-pub fn window(entries: usize) -> Duration {
-    let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+fn window(cost: usize) -> Duration {
+    let entries = u32::try_from(cost).unwrap_or(u32::MAX);
     BASE.saturating_add(PER_ENTRY.saturating_mul(entries))
         .min(LONGEST)
 }
@@ -257,10 +275,10 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.due.take_all().chain(self.failing.take_all()).collect()
     }
 
-    /// A write of this key succeeded, and the object now has this many entries.
-    pub fn written(&mut self, key: &K, entries: usize, now: Instant) {
+    /// A write of this key succeeded, and the next one has this [cost](write_cost).
+    pub fn written(&mut self, key: &K, cost: usize, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
-        timing.window = window(entries);
+        timing.window = window(cost);
         timing.window_end = Some(now + timing.window);
         timing.taken_at = None;
         timing.failures = 0;
@@ -272,9 +290,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     /// least as long as the API server asks for.
     pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
-        let wait = FIRST_RETRY
-            .saturating_mul(1 << timing.failures.min(16))
-            .min(LAST_RETRY);
+        let wait = BACKOFF.after(timing.failures);
         timing.taken_at = None;
         timing.failures += 1;
         timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
@@ -285,7 +301,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.keys.get(key).map_or(0, |timing| timing.failures)
     }
 
-    /// A write of this key met another writer's. Returns how many have in a row.
+    /// A write conflicted. Returns the number of conflicts in a row.
     pub fn conflicted(&mut self, key: &K, now: Instant) -> u32 {
         self.retry_soon(key, now);
         let timing = self.keys.entry(key.clone()).or_default();
@@ -293,9 +309,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         timing.conflicts
     }
 
-    /// A write of this key was not sent, because it rests on what has changed since. Like a failing
-    /// key it gives way to others, but it waits only from the second time in a row on, as after a
-    /// conflict.
+    /// A check refuted the write, so it was not sent. The first time it is retried at once, afterwards
+    /// like a conflict.
     pub fn not_sent(&mut self, key: &K, now: Instant) {
         let is_first = self.failures(key) == 0;
         self.retry_soon(key, now);

@@ -2,9 +2,11 @@
 //! server, and what becomes of that back to the recorder.
 
 mod actions;
+mod evictions;
 mod generated;
-mod in_flight;
+
 mod missing_nodes;
+mod requests;
 mod status;
 mod term;
 #[cfg(test)]
@@ -21,8 +23,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
-use self::in_flight::InFlight;
-use self::status::REPORT_AFTER;
+use self::requests::Requests;
+use self::status::REPORT_AFTER_CONFLICTS;
 use self::term::CurrentTerm;
 use self::wall_clock::{time_since, wall_clock};
 use self::watching::Watching;
@@ -49,7 +51,7 @@ const HELD_RETRY_SWEEPS: u32 = 6;
 pub(super) struct Worker {
     recorder: Recorder,
     agenda: Agenda,
-    pub(super) in_flight: InFlight,
+    pub(super) requests: Requests,
     discovery: Discovery,
     pub(super) watching: Watching,
     term: CurrentTerm,
@@ -81,7 +83,7 @@ impl Worker {
         Self {
             recorder,
             agenda: Agenda::new(args.node_grace_period),
-            in_flight: InFlight::default(),
+            requests: Requests::default(),
             discovery: Discovery::new(&args.config_namespace),
             watching: Watching::new(watches, leadership),
             term,
@@ -130,8 +132,12 @@ impl Worker {
             Outcome::LossUnconfirmed { write, unconfirmed } => {
                 self.on_loss_unconfirmed(&write, &unconfirmed);
             }
-            Outcome::CompactFormDropped { write, stored } => {
-                self.on_compact_form_dropped(&write, &stored);
+            Outcome::StoredWithoutCompactForm {
+                write,
+                resource_version,
+            } => self.on_stored_without_compact_form(&write, &resource_version),
+            Outcome::CompactFormRefused { write, reason } => {
+                self.on_compact_form_refused(&write, &reason);
             }
             Outcome::PpsRead {
                 key,
@@ -167,12 +173,13 @@ impl Worker {
         }
     }
 
-    /// When the next write is due; `None` if none may begin now.
+    /// When the next write, lookup or eviction is due, or the grace period of a node ends. `None` on
+    /// a standby, or while no further request may be sent.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        if !self.term.is_leader() || !self.in_flight.has_room() {
+        if !self.term.is_leader() || !self.requests.has_room() {
             return None;
         }
-        let candidates = self.in_flight.candidates();
+        let candidates = self.requests.candidates();
         self.agenda.next(candidates, self.may_generate())
     }
 
@@ -209,7 +216,7 @@ impl Worker {
         self.agenda.clear();
         if self.term.is_leader() {
             self.recorder.begin_term();
-            self.term.publish_held_back();
+            self.term.publish_standby_notices();
         }
     }
 
@@ -261,13 +268,13 @@ impl Worker {
         self.update_metrics();
         self.metrics.set_pending_writes(self.agenda.waiting(), now);
         self.metrics
-            .set_conflicting_objects(self.agenda.statuses.conflicting(REPORT_AFTER));
+            .set_conflicting_objects(self.agenda.statuses.conflicting(REPORT_AFTER_CONFLICTS));
         while let Some(node) = self.agenda.take_settled_node(now) {
             self.recorder.apply(Fact::NodeSettled(node));
         }
         self.sweeps = self.sweeps.wrapping_add(1);
         if self.sweeps.is_multiple_of(HELD_RETRY_SWEEPS) {
-            self.recorder.retry_held();
+            self.recorder.retry_unconfirmed();
         }
         let grace_period = self.agenda.missing_nodes.period.as_secs();
         let sweeps_of_a_round = grace_period.div_ceil(SWEEP_INTERVAL.as_secs());
@@ -300,14 +307,14 @@ impl Worker {
             while let Some(task) = self.next_status(now) {
                 self.send(task);
             }
-            let candidates = self.in_flight.candidates();
+            let candidates = self.requests.candidates();
             let next = self.agenda.statuses.next(candidates);
-            let next = next.filter(|_| self.in_flight.has_room());
-            if next.is_none() && self.in_flight.count() == 0 {
+            let next = next.filter(|_| self.requests.has_room());
+            if next.is_none() && self.requests.count() == 0 {
                 return;
             }
             tokio::select! {
-                Some(Ok(outcome)) = self.in_flight.next_outcome() => {
+                Some(Ok(outcome)) = self.requests.next_outcome() => {
                     // An object that was being written may have changed before the stop.
                     self.stopping.get_or_insert_default().extend(outcome.object().cloned());
                     self.done(outcome);

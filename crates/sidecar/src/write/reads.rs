@@ -18,13 +18,13 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::core::DynamicObject;
-use pps_api::{PageBody, Source};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use pps_api::{Accept, PageBody, Source, get, path};
 use pps_recorder::kinds::Resource;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
-use super::{Failure, Outcome, READS_AT_ONCE, Unconfirmed, Writer};
+use super::{Failure, LARGEST_ANSWER, LIMIT, Outcome, READS_AT_ONCE, Unconfirmed, Writer};
 use crate::observe::objects::{self, Item, Malformed};
 use crate::observe::watch::api_resource;
 use pps_recorder::facts::{
@@ -36,11 +36,7 @@ use pps_recorder::{GeneratedPps, LossCheck, PodEviction, StatusWrite};
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six
-/// times as many bytes in JSON at most.
-const LARGEST_READ: usize = 16 << 20;
-
-const PODS_PER_PAGE: u32 = 50;
+const OBJECTS_PER_PAGE: u32 = 50;
 
 impl Writer {
     /// Writes a status. If it drops entries or replaces values, they are checked first; the write
@@ -155,6 +151,21 @@ impl Writer {
             .with_any_list_kind();
         let read = |object: &str| objects::read_custom_workload(object, &api.api_version, &naming);
         self.read(&api.kind, source, key, &key.name, read).await
+    }
+
+    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound`
+    /// counts: a proxy may also answer 404. Before a state is dropped because of the answer, the
+    /// node is read once more, as all that the drop rests on.
+    pub(crate) async fn look_up_node(self, node: Arc<str>) -> Outcome {
+        // The semaphore is never closed.
+        let _turn = self.reads.acquire().await.ok();
+        let path = path::<Node>(None, &node);
+        let answer = get(&self.client, &path, Accept::Metadata, LIMIT).await;
+        let exists = match answer.map(|_: PartialObjectMeta<Node>| ()) {
+            Err(failure) if failure.is_not_found("nodes", &node) => Ok(false),
+            answer => answer.map(|()| true).map_err(Failure::from),
+        };
+        Outcome::NodeLookup { node, exists }
     }
 
     pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> Outcome {
@@ -288,7 +299,7 @@ impl Writer {
             self.client.clone(),
             resource,
             Some(namespace),
-            PODS_PER_PAGE,
+            OBJECTS_PER_PAGE,
         )
     }
 
@@ -336,7 +347,7 @@ impl Writer {
         let turn = self.reads.acquire().await.ok();
         let page = timeout(
             READ_TIMEOUT,
-            source.clone().page(token, objects, LARGEST_READ, None),
+            source.clone().page(token, objects, LARGEST_ANSWER, None),
         )
         .await;
         Ok((

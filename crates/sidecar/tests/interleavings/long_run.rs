@@ -177,7 +177,7 @@ impl Process {
         self.now = until;
         self.writes.sweep(until);
         self.simulation.serve_abandoned(0);
-        self.simulation.retry_held();
+        self.simulation.retry_unconfirmed();
         self.simulation.end_surplus_round();
     }
 

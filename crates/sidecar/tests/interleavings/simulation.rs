@@ -478,7 +478,7 @@ impl Simulation {
             return;
         }
         if self.is_compact_form_refused
-            && self.pending[number].write.moves_to == Some(StoredForm::Compact)
+            && self.pending[number].write.form.moves_to() == Some(StoredForm::Compact)
         {
             let pending = self.pending.swap_remove(number);
             self.recorder.on_status_done(
@@ -564,8 +564,8 @@ impl Simulation {
     }
 
     /// The pause after an unconfirmed drop or change is over.
-    pub(crate) fn retry_held(&mut self) {
-        self.recorder.retry_held();
+    pub(crate) fn retry_unconfirmed(&mut self) {
+        self.recorder.retry_unconfirmed();
         self.take_work();
     }
 
@@ -670,7 +670,7 @@ impl Simulation {
             self.settle_node(node);
         }
         self.snapshot.held.clear();
-        self.retry_held();
+        self.retry_unconfirmed();
         self.writes = [0; PPS_OBJECTS.len()];
         loop {
             let Some(name) = self.due.pop_first() else {

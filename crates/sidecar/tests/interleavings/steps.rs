@@ -376,7 +376,7 @@ impl Simulation {
             Step::SettleNode(node) => self.settle_node(pick(&NODES, *node)),
             Step::ToggleReads => self.toggle_reads(),
             Step::RestoreBackup => self.restore_backup(),
-            Step::RetryHeld => self.retry_held(),
+            Step::RetryHeld => self.retry_unconfirmed(),
             Step::EndSurplusRound => self.end_surplus_round(),
             Step::Generate(number) => {
                 self.generate(usize::from(*number));

@@ -68,6 +68,14 @@ pub(super) struct MissingLabels<'a> {
     pub(super) keys: Vec<&'a str>,
 }
 
+impl Obstacle<'_> {
+    /// Whether states are decided all the same: those of a workload that no longer exists are
+    /// dropped, by the retention policy.
+    pub(super) fn lets_states_be_dropped(self) -> bool {
+        self == Self::WorkloadNotFound
+    }
+}
+
 pub(crate) fn obstacle<'a>(view: &View<'a>) -> Option<Obstacle<'a>> {
     if let Some(selector) = view.excluded_by {
         return Some(Obstacle::NamespaceNotEnabled { selector });

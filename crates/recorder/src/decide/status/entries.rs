@@ -14,7 +14,7 @@ use std::sync::Arc;
 use pps_core::Spec;
 use pps_core::pps::{PodState, RecordingPolicy, RetentionPolicy};
 
-pub(super) use self::examined::Examined;
+pub(super) use self::examined::{Examined, PlannedChanges};
 use self::rule::{Change, Keep, wanted_change};
 use super::loss_check::{DroppedEntry, ReplacedValues};
 use super::view::View;
@@ -29,6 +29,7 @@ const MAX_CHECKED: usize = 100;
 /// Examines the dirty entries.
 pub(super) fn examine(view: &View<'_>) -> Examined {
     let mut examined = Examined::unchanged(view);
+    examined.takes_over = true;
     if view.pps.progress.dirty.has_all_entries() {
         examined.deferred.clear();
     }
@@ -47,8 +48,8 @@ pub(super) fn examine(view: &View<'_>) -> Examined {
         && let Some(workload) = view.living_workload()
     {
         // All entries belong to it.
-        examined.renewals.is_complete = true;
-        let renewed = &mut examined.renewals.workloads;
+        examined.owners.covers_all = true;
+        let renewed = &mut examined.owners.by_pod;
         renewed.retain(|_, owner| *owner != workload.uid);
     }
     examined
@@ -102,9 +103,11 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether the workload exists for which the entry was recorded. `in_doubt` is the answer if
-    /// that is not known.
-    fn presence(&self, in_doubt: bool) -> WorkloadPresence {
+    /// Whether the workload exists for which the entry was recorded. An entry of which that is not
+    /// known counts as the new workload's if that may want the Pod, as long as a Pod of the former
+    /// workload is recorded beside it.
+    fn presence(&self, may_be_wanted: bool) -> WorkloadPresence {
+        let in_doubt = may_be_wanted && self.waits_for_former;
         self.view.presence_for(&self.pod, in_doubt)
     }
 
@@ -113,7 +116,7 @@ impl<'a> Entry<'a> {
         self.view.spec().recording_policy == Some(RecordingPolicy::IfNotPresent)
     }
 
-    /// Whether the entry lacks no topology key that the spec names; so does one that does not exist.
+    /// Whether the recorded state has every topology key of the spec; true without one.
     fn has_all_keys(&self) -> bool {
         self.before
             .as_ref()
@@ -159,7 +162,7 @@ enum Permission {
     Allowed,
     /// The API server has not confirmed it: something has to be heard of the Pod first, or other
     /// entries have to be written.
-    Held,
+    Unconfirmed,
     /// So many entries are checked already that this one comes with the next write.
     Postponed,
 }
@@ -167,10 +170,10 @@ enum Permission {
 impl Permission {
     fn of(entry: &Entry<'_>, loss: Option<&Loss>, checked: usize) -> Self {
         let progress = &entry.view.pps.progress;
-        let is_refuted =
-            progress.held.contains(&entry.pod) || progress.refuted.contains(&entry.pod);
+        let is_refuted = progress.unconfirmed.contains(&entry.pod)
+            || progress.behind_others.contains(&entry.pod);
         match loss {
-            Some(_) if is_refuted => Self::Held,
+            Some(_) if is_refuted => Self::Unconfirmed,
             Some(_) if checked >= MAX_CHECKED => Self::Postponed,
             _ => Self::Allowed,
         }
@@ -185,7 +188,7 @@ enum EntryDecision {
         replaced: Option<ReplacedValues>,
     },
     Drop(DroppedEntry),
-    /// The running Pod cannot be recorded yet. Where it was before does not matter.
+    /// The running Pod cannot be recorded yet. It needs no lookup of the node where it was before.
     RecordLater {
         is_postponed: bool,
     },

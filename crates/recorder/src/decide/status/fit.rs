@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use pps_core::limits::MAX_UNPACKED_LENGTH;
 
+use super::entries::PlannedChanges;
 use crate::facts::{Form, PpsStatus};
 use crate::ledger::capacity::{Capacity, OBJECT_OVERHEAD, Sizes};
-use crate::ledger::entry_change::EntryChange;
 
 pub(super) struct FittedChanges {
-    pub(super) changes: Vec<EntryChange>,
+    pub(super) changes: PlannedChanges,
     /// Pods whose states wait for capacity.
     pub(super) deferred: BTreeSet<Arc<str>>,
     /// The sizes of all states after the changes.
@@ -24,7 +24,8 @@ struct Limits {
     size: usize,
     /// Nothing makes the object larger than this, since the API server has refused more.
     ceiling: Option<usize>,
-    /// More than this in `podStates` could be written in the compact form, and not read.
+    /// More than this, as `podStates`, could be written in the compact form, and readers could not
+    /// unpack it.
     readable: Option<usize>,
 }
 
@@ -54,12 +55,12 @@ impl Limits {
 pub(super) fn fit(
     capacity: &Capacity,
     status: &PpsStatus,
-    changes: Vec<EntryChange>,
+    changes: PlannedChanges,
     mut deferred: BTreeSet<Arc<str>>,
     size_limit: usize,
 ) -> FittedChanges {
     let limits = Limits::of(capacity, status, size_limit);
-    let sizes = capacity.sizes.after(status, &changes);
+    let sizes = capacity.sizes.after(status, &changes.entries);
     if !limits.are_exceeded(sizes) {
         return FittedChanges {
             changes,
@@ -70,14 +71,15 @@ pub(super) fn fit(
     // An entry whose Pod has moved to a node with a longer name must not keep the Pod where it
     // was: only what the API server refuses holds it up.
     let holds_up_growth = limits.are_refused(sizes);
-    let (mut growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| {
+    let entries = changes.entries.into_iter();
+    let (mut growing, mut fitted): (Vec<_>, Vec<_>) = entries.partition(|change| {
         let sizes = change.sizes(&status.pod_states);
         let is_new = sizes.before == 0;
         sizes.after > sizes.before && (is_new || holds_up_growth)
     });
     // A large entry does not keep smaller ones out.
     growing.sort_by_cached_key(|change| change.sizes(&status.pod_states).growth());
-    // So many fit, and so many do not.
+    // Binary search: `most` changes fit, `too_many` do not.
     let mut most = fitted.len();
     let mut too_many = fitted.len() + growing.len();
     fitted.extend(growing);
@@ -91,8 +93,15 @@ pub(super) fn fit(
     }
     deferred.extend(fitted.split_off(most).into_iter().map(|change| change.pod));
     let sizes = capacity.sizes.after(status, &fitted);
+    // A drop makes the object smaller, so that none is deferred.
+    let mut replaced = changes.replaced;
+    replaced.retain(|replaced| !deferred.contains(&replaced.pod));
     FittedChanges {
-        changes: fitted,
+        changes: PlannedChanges {
+            entries: fitted,
+            drops: changes.drops,
+            replaced,
+        },
         deferred,
         sizes,
     }
@@ -104,6 +113,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::ledger::entry_change::EntryChange;
 
     #[test]
     fn no_more_is_written_in_the_compact_form_than_can_be_read() {
@@ -115,7 +125,7 @@ mod tests {
             }),
             patch: Value::Null,
             ready_since: None,
-            renewed_for: None,
+            new_owner: None,
         };
         let fit_in = |form: Form| {
             let status = PpsStatus {
@@ -130,7 +140,10 @@ mod tests {
                 sizes,
                 ..Capacity::default()
             };
-            let changes = (0..20).map(change).collect();
+            let changes = PlannedChanges {
+                entries: (0..20).map(change).collect(),
+                ..PlannedChanges::default()
+            };
             fit(&capacity, &status, changes, BTreeSet::new(), usize::MAX)
         };
         let compact = fit_in(Form::Compact(BTreeSet::new()));
@@ -139,7 +152,10 @@ mod tests {
             "{:?}",
             compact.sizes
         );
-        assert_eq!((compact.changes.len(), compact.deferred.len()), (3, 17));
+        assert_eq!(
+            (compact.changes.entries.len(), compact.deferred.len()),
+            (3, 17)
+        );
         assert!(fit_in(Form::Plain).deferred.is_empty());
     }
 }

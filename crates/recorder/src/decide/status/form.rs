@@ -29,15 +29,21 @@ pub(super) enum FormDecision {
     ToCompact(Vec<BucketText>),
     /// All states move into `podStates`.
     ToPlain,
-    /// Whatever was written now would lose states.
-    Wait,
 }
 
+/// Any write would lose states that the API server hides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatesHidden;
+
 /// Decides the form of an object that gets these changes.
-pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize) -> FormDecision {
+pub(super) fn decide(
+    view: &View<'_>,
+    changes: &[EntryChange],
+    size_limit: usize,
+) -> Result<FormDecision, StatesHidden> {
     let candidate = Candidate::new(view, changes, size_limit);
     match &candidate.status.form {
-        Form::Plain => candidate.decide_plain(),
+        Form::Plain => Ok(candidate.decide_plain()),
         Form::Compact(overlaid) => candidate.decide_compact(overlaid),
         Form::Pruned(_) => candidate.decide_pruned(),
     }
@@ -103,15 +109,15 @@ impl<'a> Candidate<'a> {
         is_known.then_some(found_at)
     }
 
-    fn decide_compact(&self, overlaid: &BTreeSet<Arc<str>>) -> FormDecision {
+    fn decide_compact(&self, overlaid: &BTreeSet<Arc<str>>) -> Result<FormDecision, StatesHidden> {
         if !self.should_be_plain() {
-            self.fold(overlaid)
+            Ok(self.fold(overlaid))
         } else if self.fits_plain() {
-            FormDecision::ToPlain
+            Ok(FormDecision::ToPlain)
         } else if self.view.compact_form.is_kept == Some(false) {
-            FormDecision::Wait
+            Err(StatesHidden)
         } else {
-            FormDecision::StayCompact
+            Ok(FormDecision::StayCompact)
         }
     }
 
@@ -164,16 +170,16 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    fn decide_pruned(&self) -> FormDecision {
+    fn decide_pruned(&self) -> Result<FormDecision, StatesHidden> {
         let rules = self.view.compact_form;
         let suits_compact = !rules.is_off && rules.suits_compact(self.recorded);
         let fits_plain = self.fits_plain();
         if self.can_be_compact() && (suits_compact || !fits_plain) {
-            FormDecision::ToCompact(self.states.texts())
+            Ok(FormDecision::ToCompact(self.states.texts()))
         } else if fits_plain {
-            FormDecision::ToPlain
+            Ok(FormDecision::ToPlain)
         } else {
-            FormDecision::Wait
+            Err(StatesHidden)
         }
     }
 
@@ -206,13 +212,9 @@ impl FormDecision {
         let stored = match self {
             Self::ToCompact(texts) => size_of_texts(texts),
             Self::ToPlain => plain,
-            Self::Stay | Self::StayCompact | Self::StayPlain { .. } | Self::Wait => return None,
+            Self::Stay | Self::StayCompact | Self::StayPlain { .. } => return None,
         };
         Some(Sizes { stored, plain })
-    }
-
-    pub(super) fn moves_states(&self) -> bool {
-        matches!(self, Self::ToCompact(_) | Self::ToPlain)
     }
 
     /// The size with which the compact form was found to make the object no smaller.

@@ -26,7 +26,7 @@ pub struct LossCheck {
     pub workload: WorkloadKey,
     /// The workload from which the drops were decided.
     decided_from: Option<WorkloadFact>,
-    former_uid: Option<String>,
+    recorded_for: Option<String>,
     spec: Spec,
     drops: Vec<DroppedEntry>,
     replaced: Vec<ReplacedValues>,
@@ -151,7 +151,7 @@ impl DroppedEntry {
         live: &Live<'_>,
     ) -> bool {
         let pod = live.pods.get(&self.pod);
-        let ownership = ownership(pod, workload, check.former_uid.as_deref());
+        let ownership = ownership(pod, workload, check.recorded_for.as_deref());
         match self.cause {
             DropCause::NotRetained {
                 may_be_wanted,
@@ -178,7 +178,7 @@ impl LossCheck {
         (!drops.is_empty() || !replaced.is_empty()).then(|| Self {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
-            former_uid: view.former_uid.map(str::to_owned),
+            recorded_for: view.recorded_for.map(str::to_owned),
             spec: view.spec().clone(),
             drops,
             replaced,

@@ -16,14 +16,16 @@ pub(crate) struct View<'a> {
     pub(crate) workload: Option<&'a WorkloadFact>,
     /// UID of the workload for which the states were recorded, unless a workload of another name
     /// has it: the PPS targeted that workload before.
-    pub(crate) former_uid: Option<&'a str>,
+    pub(crate) recorded_for: Option<&'a str>,
     pub(crate) coverage: KindCoverage,
+    /// Whether objects that target workloads of this kind can be decided.
+    is_kind_decidable: bool,
     pub(crate) superseded_by: Option<&'a NamespacedName>,
     /// The selector of the namespaces in scope, if it does not select this one.
     pub(crate) excluded_by: Option<&'a str>,
     /// Whether what is kept of Pods and Nodes has all the keys that the spec names. Until then only
     /// this object waits.
-    pub(crate) has_needed_keys: bool,
+    has_needed_keys: bool,
     pub(crate) pods: &'a Pods,
     pub(crate) nodes: &'a Nodes,
     node_entries: &'a NodeEntries,
@@ -38,8 +40,8 @@ impl<'a> View<'a> {
     ) -> Option<Self> {
         let pps = ledger.objects.get(key)?;
         let workloads = &cluster.workloads;
-        let former_uid = pps.observed.status.header.target_uid.as_deref();
-        let former_uid = former_uid.filter(|uid| {
+        let recorded_for = pps.observed.status.header.target_uid.as_deref();
+        let recorded_for = recorded_for.filter(|uid| {
             workloads
                 .key_of(&key.namespace, uid)
                 .is_none_or(|workload| *workload == pps.workload)
@@ -53,8 +55,9 @@ impl<'a> View<'a> {
             key,
             pps,
             workload: workloads.get(&pps.workload),
-            former_uid,
+            recorded_for,
             coverage: workloads.coverage(&pps.workload.kind),
+            is_kind_decidable: workloads.is_decidable(&pps.workload.kind),
             superseded_by: governing
                 .map(|(governing, _)| governing)
                 .filter(|other| *other != key),
@@ -65,6 +68,17 @@ impl<'a> View<'a> {
             node_entries: &ledger.node_entries,
             compact_form: ledger.compact_form_in_use(),
         })
+    }
+
+    /// Whether the object can be read, and what it needs of Pods and Nodes is known.
+    pub(crate) fn is_usable(&self) -> bool {
+        let observed = &self.pps.observed;
+        !observed.terminating && observed.unreadable.is_none() && self.has_needed_keys
+    }
+
+    /// Whether the status can be decided now.
+    pub(crate) fn is_decidable(&self) -> bool {
+        self.is_usable() && self.is_kind_decidable && self.pps.progress.in_flight.is_none()
     }
 
     pub(crate) fn spec(&self) -> &'a Spec {
@@ -99,10 +113,10 @@ impl<'a> View<'a> {
         if presence != WorkloadPresence::Replaced {
             return presence;
         }
-        let renewals = &self.pps.progress.renewals;
+        let owners = &self.pps.progress.owners;
         let is_renewed = self
             .living_workload()
-            .is_some_and(|workload| renewals.is_renewed(&workload.uid, name).unwrap_or(in_doubt));
+            .is_some_and(|workload| owners.belongs_to(&workload.uid, name).unwrap_or(in_doubt));
         if is_renewed {
             WorkloadPresence::Present
         } else {
@@ -111,7 +125,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
-        ownership(self.pod(name), self.workload, self.former_uid)
+        ownership(self.pod(name), self.workload, self.recorded_for)
     }
 
     /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow to drop the
@@ -123,12 +137,12 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a Pod is to the workload. `former_uid` is the UID of the workload that had its name before
+/// What a Pod is to the workload. `recorded_for` is the UID of the workload that had its name before
 /// and for which the states were recorded.
 pub(super) fn ownership(
     pod: Option<&PodFact>,
     workload: Option<&WorkloadFact>,
-    former_uid: Option<&str>,
+    recorded_for: Option<&str>,
 ) -> PodOwnership {
     let Some(pod) = pod else {
         return PodOwnership::Absent;
@@ -136,7 +150,7 @@ pub(super) fn ownership(
     match (&pod.owner, workload, pod.terminating) {
         (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
         (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
-        (Some(owner), Some(_), false) if Some(&**owner) == former_uid => PodOwnership::Former,
+        (Some(owner), Some(_), false) if Some(&**owner) == recorded_for => PodOwnership::Former,
         (Some(_), Some(_), _) => PodOwnership::Foreign,
         // The workload is gone, and the garbage collector has not deleted this Pod yet.
         (Some(_), None, false) => PodOwnership::Owned,

@@ -168,7 +168,7 @@ impl Server {
 }
 
 fn moves(writes: &[StatusWrite]) -> Vec<Option<StoredForm>> {
-    writes.iter().map(|write| write.moves_to).collect()
+    writes.iter().map(|write| write.form.moves_to()).collect()
 }
 
 #[test]
@@ -368,24 +368,37 @@ fn never_moves_all_objects_back_as_far_as_they_fit() {
     server.world.recorder.limit_objects(1000 * compact);
     server.world.recorder.ledger.reconsider_forms();
     let write = server.write().unwrap();
-    assert_eq!(write.moves_to, Some(StoredForm::Plain));
+    assert_eq!(write.form.moves_to(), Some(StoredForm::Plain));
     server
         .world
         .recorder
         .on_status_done(&key("p"), "uid-p", StatusOutcome::TooLarge);
-    assert!(server.settle().iter().all(|write| write.moves_to.is_none()));
+    assert!(
+        server
+            .settle()
+            .iter()
+            .all(|write| write.form.moves_to().is_none())
+    );
     // A smaller object may be stored.
     server
         .world
         .recorder
         .apply(Fact::Pods(Update::Delete(key("w-299"))));
     server.world.workload("w", "uid-w", 299, &[]);
-    assert_eq!(server.write().unwrap().moves_to, Some(StoredForm::Plain));
+    assert_eq!(
+        server.write().unwrap().form.moves_to(),
+        Some(StoredForm::Plain)
+    );
     server
         .world
         .recorder
         .on_status_done(&key("p"), "uid-p", StatusOutcome::TooLarge);
-    assert!(server.settle().iter().all(|write| write.moves_to.is_none()));
+    assert!(
+        server
+            .settle()
+            .iter()
+            .all(|write| write.form.moves_to().is_none())
+    );
     server.world.recorder.retry_exceeded();
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
 }
@@ -624,7 +637,7 @@ fn no_object_is_made_larger_than_its_limit_by_its_first_states_in_the_compact_fo
     let mut recorded = Vec::new();
     while let Some(write) = server.write() {
         server.accept(&write);
-        recorded.push((write.moves_to, write.recorded));
+        recorded.push((write.form.moves_to(), write.recorded));
         let size = server.status.to_string().len();
         assert!(size < 40 * 1024, "{size}");
         assert!(

@@ -245,7 +245,7 @@ fn homes_of_a_predecessor_go_however_many_writes_it_takes() {
         world.take_unconfirmed_nodes().is_empty(),
         "w-0 runs elsewhere"
     );
-    world.recorder.retry_held();
+    world.recorder.retry_unconfirmed();
     world.settle("p");
     assert!(are_on(&world, "node-2"), "{}", world.status("p"));
 

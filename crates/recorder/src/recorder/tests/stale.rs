@@ -309,7 +309,7 @@ fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
     world.unconfirmed(&["w-0"]);
     assert_eq!(world.patch("p"), None);
     assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-1");
-    world.recorder.retry_held();
+    world.recorder.retry_unconfirmed();
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
 }
 
@@ -530,7 +530,7 @@ fn an_unconfirmed_drop_does_not_hold_up_what_is_to_be_recorded() {
     );
     world.accept("p");
     assert_eq!(world.patch("p"), None, "nothing is heard of the Pod");
-    world.recorder.retry_held();
+    world.recorder.retry_unconfirmed();
     assert!(world.recorder.take_work().statuses.contains(&key("p")));
     assert_eq!(world.pod_states("p"), json!({"w-2": null}));
     world.unconfirmed(&["w-2"]);

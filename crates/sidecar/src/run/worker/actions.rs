@@ -59,12 +59,12 @@ impl Worker {
     }
 
     fn may_send(&self) -> bool {
-        self.term.is_leader() && self.in_flight.has_room()
+        self.term.is_leader() && self.requests.has_room()
     }
 
     fn next_generated(&mut self, now: Instant) -> Option<Task> {
         while self.may_send() && self.may_generate() {
-            let candidates = self.in_flight.candidates();
+            let candidates = self.requests.candidates();
             let Due { key, is_retry } = self.agenda.generated.take(candidates, now)?;
             if let Some(action) = self.decide_generated(key, now) {
                 return Some(Task { action, is_retry });
@@ -76,7 +76,7 @@ impl Worker {
     /// The next status write that is due.
     pub(super) fn next_status(&mut self, now: Instant) -> Option<Task> {
         while self.may_send() {
-            let candidates = self.in_flight.candidates();
+            let candidates = self.requests.candidates();
             let Due { key, is_retry } = self.agenda.statuses.take(candidates, now)?;
             if let Some(action) = self.decide_status(&key, now) {
                 return Some(Task { action, is_retry });
@@ -89,7 +89,7 @@ impl Worker {
         if !self.may_send() {
             return None;
         }
-        let candidates = self.in_flight.candidates();
+        let candidates = self.requests.candidates();
         let lookups = &mut self.agenda.missing_nodes.lookups;
         let Due { key, is_retry } = lookups.take(candidates, now)?;
         let action = Action::LookUpNode(key);
@@ -100,7 +100,7 @@ impl Worker {
         if !self.may_send() {
             return None;
         }
-        let candidates = self.in_flight.candidates();
+        let candidates = self.requests.candidates();
         let Due { key, is_retry } = self.agenda.evictions.take(candidates, now)?;
         let action = self.decide_eviction(&key, now)?;
         Some(Task { action, is_retry })
@@ -123,7 +123,7 @@ impl Worker {
             Action::WriteStatus(write) => {
                 let resource = self.watching.resource_of(&write.workload.kind);
                 let metrics = self.metrics.clone();
-                self.in_flight.begin(is_retry, async move {
+                self.requests.begin(is_retry, async move {
                     let start = Started::now();
                     let outcome = writer.write_checked_status(*write, resource).await;
                     start.observe(&outcome, &metrics);
@@ -137,12 +137,12 @@ impl Worker {
             } => self.send_generated(workload, write, decided_from, is_retry),
             Action::ReadPps { key, known_version } => {
                 let read = writer.read_pps(key, known_version);
-                self.in_flight.begin(is_retry, read);
+                self.requests.begin(is_retry, read);
             }
             Action::LookUpNode(node) => {
-                self.in_flight.begin(is_retry, writer.look_up_node(node));
+                self.requests.begin(is_retry, writer.look_up_node(node));
             }
-            Action::Evict(eviction) => self.in_flight.begin(is_retry, writer.evict(eviction)),
+            Action::Evict(eviction) => self.requests.begin(is_retry, writer.evict(eviction)),
         }
     }
 
@@ -157,10 +157,10 @@ impl Worker {
         if write.depends_on_workload() {
             let resource = self.watching.resource_of(&workload.kind);
             let write = writer.write_current_generated_pps(workload, write, decided_from, resource);
-            self.in_flight.begin(is_retry, write);
+            self.requests.begin(is_retry, write);
         } else {
             let write = writer.write_generated_pps(workload, write);
-            self.in_flight.begin(is_retry, write);
+            self.requests.begin(is_retry, write);
         }
     }
 }

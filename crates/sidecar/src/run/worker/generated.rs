@@ -21,11 +21,11 @@ impl Worker {
         let Some(write) = self.recorder.decide_generated(&workload) else {
             // What is in flight may be refused once more.
             if !self.recorder.is_generated_in_flight(&workload) {
-                self.agenda.held_back.forget(&workload);
+                self.agenda.refused_writes.forget(&workload);
             }
             return None;
         };
-        if let Some(retry_at) = self.agenda.held_back.until(&workload, &write, now) {
+        if let Some(retry_at) = self.agenda.refused_writes.until(&workload, &write, now) {
             self.agenda.generated.revisit(&workload, retry_at);
             self.recorder.on_generated_done(&workload, true);
             return None;
@@ -56,7 +56,7 @@ impl Worker {
                 if applied == ApplyResult::WithoutSources {
                     self.hold_back(workload, generated, now);
                 } else {
-                    self.agenda.held_back.forget(workload);
+                    self.agenda.refused_writes.forget(workload);
                 }
                 true
             }
@@ -102,7 +102,7 @@ impl Worker {
 
     /// The same write would be refused again, so it waits long.
     fn hold_back(&mut self, workload: &WorkloadKey, write: GeneratedPps, now: Instant) {
-        let retry_at = self.agenda.held_back.hold(workload, write, now);
+        let retry_at = self.agenda.refused_writes.hold(workload, write, now);
         self.agenda.generated.revisit(workload, retry_at);
     }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use pps_core::Reason;
-use pps_recorder::{StatusOutcome, StatusWrite};
+use pps_recorder::{LossCheck, StatusOutcome, StatusWrite};
 use tracing::{debug, info, warn};
 
 use super::Worker;
@@ -16,16 +16,18 @@ use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm};
 const MAX_LISTED: usize = 5;
 /// After so many conflicts in a row, what is known of the object may be wrong, and no event of a
 /// watch may correct it.
-const READ_AFTER: u32 = 3;
+const REREAD_AFTER_CONFLICTS: u32 = 3;
 /// After so many failures in a row, within some 4 s: a refusal may be over soon.
 const REPORT_REFUSAL_AFTER: u32 = 5;
 /// After so many, reading again has not helped, and users must know.
-pub(super) const REPORT_AFTER: u32 = 9;
+pub(super) const REPORT_AFTER_CONFLICTS: u32 = 9;
+// An object is reported when it is read again.
+const _: () = assert!(REPORT_AFTER_CONFLICTS.is_multiple_of(REREAD_AFTER_CONFLICTS));
 
 impl Worker {
     pub(super) fn on_status_written(&mut self, write: &StatusWrite, resource_version: &str) {
         debug!(object = %write.key, entries = write.entries, "status written");
-        if let Some(form) = write.moves_to {
+        if let Some(form) = write.form.moves_to() {
             let to = if form == StoredForm::Compact {
                 "packed"
             } else {
@@ -40,39 +42,40 @@ impl Worker {
         let outcome = StatusOutcome::Stored { resource_version };
         self.recorder
             .on_status_done(&write.key, &write.uid, outcome);
-        self.report_dropped_states(write);
+        if let Some(check) = &write.loss_check {
+            count(&self.metrics.drop_checks, [("result", "confirmed")]);
+            self.release_pending_pods(check);
+            self.report_dropped_states(write, check);
+        }
     }
 
-    /// The API server does not store the compact form. `stored` is the version under which it has
-    /// stored the rest, or why it has not.
-    pub(super) fn on_compact_form_dropped(
+    pub(super) fn on_stored_without_compact_form(
         &mut self,
         write: &StatusWrite,
-        stored: &Result<String, String>,
+        resource_version: &str,
     ) {
-        let now = Instant::now();
-        let outcome = match stored {
-            Ok(resource_version) => {
-                warn!(
-                    object = %write.key,
-                    "the API server has not stored status.packed; writing all states into \
-                     podStates",
-                );
-                self.metrics.count_write(STATUS, "success");
-                self.agenda.statuses.written(&write.key, 0, now);
-                StatusOutcome::StoredWithoutCompactForm { resource_version }
-            }
-            Err(reason) => {
-                warn!(
-                    object = %write.key,
-                    %reason,
-                    "the API server does not accept status.packed; the states keep their form",
-                );
-                self.metrics.count_write(STATUS, "refused");
-                self.agenda.statuses.failed(&write.key, None, now);
-                StatusOutcome::CompactFormRefused
-            }
-        };
+        warn!(
+            object = %write.key,
+            "the API server has not stored status.packed; writing all states into podStates",
+        );
+        self.metrics.count_write(STATUS, "success");
+        self.agenda.statuses.written(&write.key, 0, Instant::now());
+        let outcome = StatusOutcome::StoredWithoutCompactForm { resource_version };
+        self.recorder
+            .on_status_done(&write.key, &write.uid, outcome);
+    }
+
+    pub(super) fn on_compact_form_refused(&mut self, write: &StatusWrite, reason: &str) {
+        warn!(
+            object = %write.key,
+            %reason,
+            "the API server does not accept status.packed; the states keep their form",
+        );
+        self.metrics.count_write(STATUS, "refused");
+        self.agenda
+            .statuses
+            .failed(&write.key, None, Instant::now());
+        let outcome = StatusOutcome::CompactFormRefused;
         self.recorder
             .on_status_done(&write.key, &write.uid, outcome);
     }
@@ -113,7 +116,7 @@ impl Worker {
         }
         self.recorder
             .on_status_done(key, &write.uid, StatusOutcome::NotStored);
-        if conflicts > 0 && conflicts.is_multiple_of(READ_AFTER) {
+        if conflicts > 0 && conflicts.is_multiple_of(REREAD_AFTER_CONFLICTS) {
             self.on_conflicts(write, failure, conflicts);
         }
     }
@@ -122,7 +125,7 @@ impl Worker {
     /// that does not help. An object may be gone without an event, for example because it is not in
     /// the backup that etcd was restored from.
     fn on_conflicts(&mut self, write: &StatusWrite, failure: &Failure, conflicts: u32) {
-        if conflicts == REPORT_AFTER {
+        if conflicts == REPORT_AFTER_CONFLICTS {
             let name = &write.key.name;
             let message = if matches!(failure, Failure::NotFound) {
                 format!(
@@ -202,17 +205,12 @@ impl Worker {
             .on_status_done(&write.key, &write.uid, outcome);
     }
 
-    fn report_dropped_states(&mut self, write: &StatusWrite) {
-        let Some(check) = &write.loss_check else {
-            return;
-        };
-        count(&self.metrics.drop_checks, [("result", "confirmed")]);
+    fn report_dropped_states(&mut self, write: &StatusWrite, check: &LossCheck) {
         let forgotten: Vec<String> = check
             .forgotten()
             .map(|(node, pod)| format!("{pod} on {node}"))
             .collect();
         self.metrics.states_forgotten.inc_by(forgotten.len() as u64);
-        self.follow_forgotten_states(check);
         let grace_period = self.agenda.missing_nodes.period.as_secs();
         let unwanted: Vec<String> = check.unwanted().map(ToString::to_string).collect();
         let node_gone = format!("the node has not existed for {grace_period} s");

@@ -16,7 +16,7 @@ use pps_recorder::facts::Notice;
 use pps_recorder::timing::event_budget::EventBudget;
 
 /// How many notices a standby keeps. More of them at once would not help anybody.
-const MAX_HELD_BACK: usize = 100;
+const MAX_STANDBY_NOTICES: usize = 100;
 
 /// How many Events are sent at once.
 const MAX_EVENTS_IN_FLIGHT: usize = 16;
@@ -33,10 +33,10 @@ pub(super) struct CurrentTerm {
     metrics: Arc<Metrics>,
     /// Notices that came up while another process led. That process publishes them, unless it fails
     /// at that moment.
-    held_back: VecDeque<HeldBackNotice>,
+    standby_notices: VecDeque<StandbyNotice>,
 }
 
-struct HeldBackNotice {
+struct StandbyNotice {
     since: Instant,
     notice: Notice,
 }
@@ -46,14 +46,14 @@ impl CurrentTerm {
         let writer = Writer::new(client, Permit::new(leadership));
         let events = Arc::new(Semaphore::new(MAX_EVENTS_IN_FLIGHT));
         let budget = EventBudget::default();
-        let held_back = VecDeque::new();
+        let standby_notices = VecDeque::new();
         Self {
             writer,
             namespace: None,
             budget,
             events,
             metrics,
-            held_back,
+            standby_notices,
         }
     }
 
@@ -63,10 +63,10 @@ impl CurrentTerm {
 
     pub(super) fn publish(&mut self, notice: Notice) {
         if !self.is_leader() {
-            if self.held_back.len() == MAX_HELD_BACK {
-                self.held_back.pop_front();
+            if self.standby_notices.len() == MAX_STANDBY_NOTICES {
+                self.standby_notices.pop_front();
             }
-            return self.held_back.push_back(HeldBackNotice {
+            return self.standby_notices.push_back(StandbyNotice {
                 since: Instant::now(),
                 notice,
             });
@@ -98,8 +98,8 @@ impl CurrentTerm {
     }
 
     /// Publishes the notices that the former leader may not have published, and drops older ones.
-    pub(super) fn publish_held_back(&mut self) {
-        for HeldBackNotice { since, notice } in std::mem::take(&mut self.held_back) {
+    pub(super) fn publish_standby_notices(&mut self) {
+        for StandbyNotice { since, notice } in std::mem::take(&mut self.standby_notices) {
             if since.elapsed() < HANDOVER_WINDOW {
                 self.publish(notice);
             }

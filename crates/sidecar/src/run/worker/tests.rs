@@ -160,7 +160,7 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     let mut worker = worker(client, [pps_with_states()]);
     report_plain_workload(&mut worker);
     worker.take_turn();
-    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let done = worker.requests.next_outcome().await.unwrap().unwrap();
     worker.done(done);
     assert_eq!(
         *patches.lock().unwrap(),
@@ -172,7 +172,7 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     assert!(worker.next_due().unwrap() > start + Duration::from_secs(6));
 
     write_status(&mut worker, false);
-    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let done = worker.requests.next_outcome().await.unwrap().unwrap();
     worker.done(done);
     assert_eq!(
         patches.lock().unwrap()[0]["status"]["podStates"],
@@ -265,7 +265,7 @@ fn stored(worker: &mut Worker, pps: &NamespacedName, resource_version: &str) {
 /// Decides the generated PPS, and waits for the write if there is one. Returns the notices.
 async fn write_generated_pps(worker: &mut Worker) -> Vec<(Reason, String)> {
     begin_generated(worker, Instant::now());
-    if let Some(done) = worker.in_flight.next_outcome().await {
+    if let Some(done) = worker.requests.next_outcome().await {
         worker.done(done.unwrap());
     }
     let notices = worker.recorder.take_work().notices;
@@ -315,7 +315,7 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
     let (client, patches) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
     let mut worker = worker(client, [pps("6")]);
     worker.take_turn();
-    assert_eq!(worker.in_flight.count(), 1);
+    assert_eq!(worker.requests.count(), 1);
     // The workload appears while the write is on its way.
     let plain = WorkloadFact {
         annotations: [].into(),
@@ -361,7 +361,7 @@ async fn a_status_that_is_refused_again_and_again_is_reported_once() {
     let mut reported = Vec::new();
     for _ in 0..8 {
         write_status(&mut worker, true);
-        let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+        let done = worker.requests.next_outcome().await.unwrap().unwrap();
         worker.done(done);
         reported.push(worker.recorder.take_work().notices);
     }
@@ -419,6 +419,12 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
         [],
         "while the other one is in flight"
     );
+    begin_generated(&mut worker, Instant::now() + Duration::from_secs(25));
+    assert_eq!(
+        worker.requests.count(),
+        0,
+        "it waits longer after the second refusal"
+    );
 
     *stored.lock().unwrap() = annotated_workload("host");
     report_workload(
@@ -429,7 +435,7 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     assert_eq!(requests.lock().unwrap().len(), 3);
     report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
     assert_eq!(write_generated_pps(&mut worker).await, []);
-    assert!(worker.agenda.held_back.is_empty());
+    assert!(worker.agenda.refused_writes.is_empty());
 }
 
 #[tokio::test]
@@ -480,7 +486,7 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
         .agenda
         .unschedulable_pods
         .skip_grace_period(&pod, "uid-1", now);
-    assert!(!worker.agenda.held_back.is_empty());
+    assert!(!worker.agenda.refused_writes.is_empty());
 
     leadership.begin_another_term();
     worker.follow_leadership();
@@ -489,7 +495,7 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
         worker.agenda.unschedulable_pods.observe(&pod, "uid-1", now) > now,
         "nobody knows how it was meanwhile"
     );
-    assert!(worker.agenda.held_back.is_empty());
+    assert!(worker.agenda.refused_writes.is_empty());
 }
 
 /// A PPS that forgets nodes.
@@ -560,7 +566,7 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.health.mark_watch("nodes", false);
     evict(&mut worker, &pod, now);
     assert!(
-        worker.in_flight.count() == 0,
+        worker.requests.count() == 0,
         "a node may be there that the watch has not shown"
     );
     assert_eq!(worker.agenda.waiting().count, 1, "it is tried again");
@@ -568,7 +574,7 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.health.mark_watch("nodes", true);
     worker.health.mark_synced();
     evict(&mut worker, &pod, now);
-    worker.in_flight.next_outcome().await.unwrap().unwrap();
+    worker.requests.next_outcome().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
 
@@ -583,7 +589,7 @@ async fn evict_waiting_pod(worker: &mut Worker) {
         .unschedulable_pods
         .skip_grace_period(&pod, "uid-w-0", now);
     evict(worker, &pod, now);
-    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let done = worker.requests.next_outcome().await.unwrap().unwrap();
     worker.done(done);
 }
 
@@ -693,7 +699,7 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
         report_plain_workload(&mut worker);
         write_status(&mut worker, false);
         worker.recorder.take_work();
-        let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+        let done = worker.requests.next_outcome().await.unwrap().unwrap();
         worker.done(done);
         let notices = worker.recorder.take_work().notices;
         let [notice] = &notices[..] else {
@@ -762,7 +768,8 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
             .decide_status(&key, "2026-01-01T00:00:00Z")
             .write
             .unwrap()
-            .moves_to;
+            .form
+            .moves_to();
         stored(&mut worker, &key, "8");
         // The manager runs from now on.
         worker.on_manager_checked(held("y"));
@@ -772,7 +779,7 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
                 .recorder
                 .decide_status(&key, "2026-01-01T00:00:00Z")
                 .write
-                .and_then(|write| write.moves_to)
+                .and_then(|write| write.form.moves_to())
         };
         let after = moves(&mut worker);
         stored(&mut worker, &key, "9");

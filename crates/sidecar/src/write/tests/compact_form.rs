@@ -132,8 +132,7 @@ fn write() -> StatusWrite {
         entries: 1,
         recorded: 1,
         loss_check: None,
-        moves_to: Some(StoredForm::Compact),
-        keeps_compact_form: false,
+        form: WriteForm::MoveToCompact,
         cost: 1,
         newly_recorded: Vec::new(),
     }
@@ -164,8 +163,8 @@ async fn a_definition_without_the_compact_form_costs_no_state_whenever_it_comes(
         };
         let (result, _, stored) = server.write(states(), write()).await;
         match result {
-            Outcome::CompactFormDropped {
-                stored: Ok(version),
+            Outcome::StoredWithoutCompactForm {
+                resource_version: version,
                 ..
             } => {
                 assert_eq!((pruned_from, &*version), (1, "8"));
@@ -185,8 +184,7 @@ async fn a_write_to_the_compact_form_changes_nothing_where_the_form_is_hidden() 
     let change = || StatusWrite {
         patch: json!({"metadata": {"uid": "uid-p", "resourceVersion": "9"}, "status": {
             "packed": {"buckets": {"ordinals-100": "1 w-100 n\n% %\n"}}, "recorded": 2}}),
-        moves_to: None,
-        keeps_compact_form: true,
+        form: WriteForm::StayCompact,
         ..write()
     };
     let (result, _, stored) = Server::default().write(moved(), change()).await;
@@ -238,10 +236,7 @@ async fn a_move_that_is_refused_keeps_its_reason_and_one_that_fails_is_a_write_t
             ..Server::default()
         };
         match server.write(states(), write()).await.0 {
-            Outcome::CompactFormDropped {
-                stored: Err(reason),
-                ..
-            } => {
+            Outcome::CompactFormRefused { reason, .. } => {
                 assert!(is_refused && reason.ends_with("no"), "{code}: {reason}");
             }
             Outcome::Status { result: Err(_), .. } => assert!(!is_refused, "{code}"),

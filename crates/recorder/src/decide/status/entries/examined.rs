@@ -12,29 +12,36 @@ use crate::decide::status::loss_check::{DroppedEntry, ReplacedValues};
 use crate::decide::status::view::View;
 use crate::ledger::Absence;
 use crate::ledger::entry_change::EntryChange;
-use crate::ledger::progress::Renewals;
+use crate::ledger::progress::EntryOwners;
 use crate::workload::WorkloadPresence;
 
 /// What becomes of the entries of one PPS. The maps and sets start from what the former decision
 /// left.
 #[derive(Default)]
 pub(in crate::decide::status) struct Examined {
-    pub(in crate::decide::status) changes: Vec<EntryChange>,
+    pub(in crate::decide::status) changes: PlannedChanges,
     pub(in crate::decide::status) missing_labels: BTreeSet<Arc<str>>,
     pub(in crate::decide::status) surplus: BTreeMap<Arc<str>, u8>,
     pub(in crate::decide::status) deferred: BTreeSet<Arc<str>>,
-    pub(in crate::decide::status) renewals: Renewals,
+    pub(in crate::decide::status) owners: EntryOwners,
     /// The nodes that the API server has to confirm as gone before their states are dropped.
     pub(in crate::decide::status) unconfirmed_nodes: BTreeSet<Arc<str>>,
-    pub(in crate::decide::status) drops: Vec<DroppedEntry>,
-    pub(in crate::decide::status) replaced: Vec<ReplacedValues>,
     /// Entries that wait for the next write.
     pub(in crate::decide::status) postponed: Vec<Arc<str>>,
     /// New nodes that lack a label of a state.
     pub(in crate::decide::status) awaited_labels: BTreeSet<Arc<str>>,
-    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was
-    /// recorded: until then the status names that workload.
-    pub(in crate::decide::status) keeps_target: bool,
+    /// Whether all entries belong to the workload that exists now. If not, one still waits for what
+    /// becomes of the Pods of the workload for which it was recorded, which the status names until
+    /// then.
+    pub(in crate::decide::status) takes_over: bool,
+}
+
+/// What a write changes, and what of that the API server has to confirm.
+#[derive(Default)]
+pub(in crate::decide::status) struct PlannedChanges {
+    pub(in crate::decide::status) entries: Vec<EntryChange>,
+    pub(in crate::decide::status) drops: Vec<DroppedEntry>,
+    pub(in crate::decide::status) replaced: Vec<ReplacedValues>,
 }
 
 impl Examined {
@@ -55,20 +62,20 @@ impl Examined {
             missing_labels,
             surplus: progress.surplus.clone(),
             deferred: progress.capacity.deferred.clone(),
-            renewals: progress.renewals.clone(),
+            owners: progress.owners.clone(),
             ..Self::default()
         }
     }
 
     /// How many entries have to be read before the write.
     pub(super) fn checked(&self) -> usize {
-        self.drops.len() + self.replaced.len()
+        self.changes.drops.len() + self.changes.replaced.len()
     }
 
     pub(super) fn add(&mut self, entry: Entry<'_>, decision: EntryDecision) {
         self.surplus.remove(&entry.pod);
         self.deferred.remove(&entry.pod);
-        self.keeps_target |= decision.keeps_target(&entry);
+        self.takes_over &= !decision.keeps_target(&entry);
         match decision {
             EntryDecision::Keep(keep) => self.keep(&entry, keep),
             EntryDecision::DropLater { keep, is_postponed } => {
@@ -80,13 +87,13 @@ impl Examined {
                 self.keep_missing_labels(&entry);
             }
             EntryDecision::Record { state, replaced } => {
-                self.replaced.extend(replaced);
+                self.changes.replaced.extend(replaced);
                 self.awaited_labels
                     .extend(node_without_label_of(&entry, &state));
                 self.change(entry, Some(state));
             }
             EntryDecision::Drop(dropped) => {
-                self.drops.push(dropped);
+                self.changes.drops.push(dropped);
                 self.change(entry, None);
             }
         }
@@ -131,14 +138,14 @@ impl Examined {
             self.missing_labels.remove(&pod);
         }
         let is_renewed = after.is_some() && view.presence() == WorkloadPresence::Replaced;
-        let renewed_for = view
+        let new_owner = view
             .living_workload()
             .filter(|_| is_renewed)
             .map(|workload| workload.uid.clone());
         let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) else {
-            self.renewals
-                .workloads
-                .extend(renewed_for.map(|owner| (pod, owner)));
+            self.owners
+                .by_pod
+                .extend(new_owner.map(|owner| (pod, owner)));
             return;
         };
         let node_before = before.as_ref().map(|before| &before.node_name);
@@ -149,12 +156,12 @@ impl Examined {
             .pod(&pod)
             .filter(|_| is_on_new_node)
             .and_then(|pod| pod.ready_since);
-        self.changes.push(EntryChange {
+        self.changes.entries.push(EntryChange {
             pod,
             after,
             patch,
             ready_since,
-            renewed_for,
+            new_owner,
         });
     }
 }

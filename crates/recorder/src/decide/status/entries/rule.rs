@@ -50,7 +50,7 @@ pub(super) fn wanted_change(entry: &Entry<'_>) -> Change {
     match &entry.before {
         None => Change::Keep(Keep::Unchanged),
         Some(_) if entry.absence == Some(Absence::Confirmed) => Change::Drop(DropCause::NodeGone),
-        Some(before) => retention(&Retention { entry, before }),
+        Some(before) => Retention { entry, before }.wanted_change(),
     }
 }
 
@@ -76,7 +76,7 @@ fn stays_away(entry: &Entry<'_>, node: &str) -> bool {
     };
     // The home of a former workload's Pod is not that of its namesake.
     let is_former = spec.retention() != RetentionPolicy::Retain
-        && entry.presence(entry.waits_for_former) == WorkloadPresence::Replaced;
+        && entry.presence(true) == WorkloadPresence::Replaced;
     !is_former && spec.is_away(&before.node_name, node)
 }
 
@@ -86,51 +86,37 @@ struct Retention<'a> {
     before: &'a PodState,
 }
 
-fn retention(retention: &Retention<'_>) -> Change {
-    let entry = retention.entry;
-    let wanted = retention.wanted();
-    let may_be_wanted = wanted != Wanted::No;
-    let depends_on_count = retention.depends_on_count();
-    if wanted == Wanted::Maybe && depends_on_count {
-        return Change::Keep(Keep::AsSurplus { rounds: 0 });
-    }
-    if retention.keeps(may_be_wanted) {
-        return Change::Keep(Keep::Unchanged);
-    }
-    let surplus = &entry.view.pps.progress.surplus;
-    let rounds = surplus.get(&entry.pod).copied().unwrap_or_default();
-    if wanted == Wanted::No && depends_on_count && rounds < SURPLUS_ROUNDS {
-        return Change::Keep(Keep::AsSurplus { rounds });
-    }
-    Change::Drop(DropCause::NotRetained {
-        may_be_wanted,
-        presence: retention.presence(may_be_wanted),
-        depends_on_count,
-    })
-}
-
 impl Retention<'_> {
-    fn wanted(&self) -> Wanted {
-        let view = self.entry.view;
-        let namespace = &view.pps.workload.object.namespace;
-        let living = view
-            .living_workload()
-            .map(|workload| view.pods.living(namespace, &workload.uid));
-        self.wanted_beside(living.unwrap_or_default())
-    }
-
-    /// Whether the workload wants the Pod while so many of its Pods live.
-    fn wanted_beside(&self, living: usize) -> Wanted {
-        let view = self.entry.view;
-        let name = &view.pps.workload.object.name;
-        view.living_workload().map_or(Wanted::No, |workload| {
-            workload.demand.wants(name, &self.entry.pod, living)
+    fn wanted_change(&self) -> Change {
+        let wanted = self.wanted();
+        let may_be_wanted = wanted != Wanted::No;
+        let depends_on_count = self.depends_on_count();
+        if wanted == Wanted::Maybe && depends_on_count {
+            return Change::Keep(Keep::AsSurplus { rounds: 0 });
+        }
+        if self.keeps(may_be_wanted) {
+            return Change::Keep(Keep::Unchanged);
+        }
+        let surplus = &self.entry.view.pps.progress.surplus;
+        let rounds = surplus.get(&self.entry.pod).copied().unwrap_or_default();
+        if wanted == Wanted::No && depends_on_count && rounds < SURPLUS_ROUNDS {
+            return Change::Keep(Keep::AsSurplus { rounds });
+        }
+        Change::Drop(DropCause::NotRetained {
+            may_be_wanted,
+            presence: self.entry.presence(may_be_wanted),
+            depends_on_count,
         })
     }
 
-    fn presence(&self, may_be_wanted: bool) -> WorkloadPresence {
-        self.entry
-            .presence(may_be_wanted && self.entry.waits_for_former)
+    fn wanted(&self) -> Wanted {
+        let view = self.entry.view;
+        let namespace = &view.pps.workload.object.namespace;
+        let name = &view.pps.workload.object.name;
+        view.living_workload().map_or(Wanted::No, |workload| {
+            let living = view.pods.living(namespace, &workload.uid);
+            workload.demand.wants(name, &self.entry.pod, living)
+        })
     }
 
     /// Whether the policy keeps the entry if the workload may want the Pod, or does not.
@@ -141,13 +127,18 @@ impl Retention<'_> {
             ownership,
             ..
         } = self.entry;
-        let presence = self.presence(may_be_wanted);
+        let presence = self.entry.presence(may_be_wanted);
         let backing = backing(*ownership, presence, view.pod(pod), &self.before.node_name);
         retains_state(view.spec().retention(), presence, may_be_wanted, backing)
     }
 
     /// Whether the name does not say if the workload wants the Pod, and the policy asks for that.
     fn depends_on_count(&self) -> bool {
-        self.wanted_beside(usize::MAX) == Wanted::Maybe && !self.keeps(false) && self.keeps(true)
+        let view = self.entry.view;
+        let workload = &view.pps.workload.object.name;
+        let is_named_freely = view
+            .living_workload()
+            .is_some_and(|living| living.demand.depends_on_count(workload, &self.entry.pod));
+        is_named_freely && !self.keeps(false) && self.keeps(true)
     }
 }

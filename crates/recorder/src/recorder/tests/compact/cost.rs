@@ -148,7 +148,7 @@ fn states_beside_the_compact_form_stay_if_the_api_server_does_not_take_them() {
     overlay(&mut server, 100);
     let write = server.write().unwrap();
     assert_eq!(
-        write.moves_to,
+        write.form.moves_to(),
         Some(StoredForm::Compact),
         "the dry run is made for this write, too"
     );

@@ -7,7 +7,7 @@ fn what_the_definition_would_prune_is_not_sent() {
     let mut server = Server::new(100);
     server.ready(0..100);
     let write = server.write().unwrap();
-    assert_eq!(write.moves_to, Some(StoredForm::Compact));
+    assert_eq!(write.form.moves_to(), Some(StoredForm::Compact));
     server
         .world
         .recorder
@@ -56,7 +56,7 @@ fn what_was_pruned_all_the_same_is_written_back_at_once() {
     let write = server.write().unwrap();
     assert_eq!(
         (
-            write.moves_to,
+            write.form.moves_to(),
             write.patch["metadata"]["resourceVersion"].as_str()
         ),
         (Some(StoredForm::Plain), Some(&*version))

@@ -8,7 +8,7 @@ use crate::write::Outcome;
 /// How many states a worker drops with its first write.
 async fn dropped_states(worker: &mut Worker, patches: &Requests) -> usize {
     worker.take_turn();
-    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let done = worker.requests.next_outcome().await.unwrap().unwrap();
     worker.done(done);
     let patches = patches.lock().unwrap();
     let states = patches
@@ -100,7 +100,7 @@ fn counting_api_server(
 /// Makes the one write that is due, and says why the states that stay could not be checked.
 async fn unconfirmed(worker: &mut Worker) -> (Vec<String>, String) {
     worker.take_turn();
-    let result = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let result = worker.requests.next_outcome().await.unwrap().unwrap();
     let Outcome::LossUnconfirmed { unconfirmed, .. } = &result else {
         panic!("{result:?}")
     };
@@ -121,8 +121,8 @@ async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
     let names: Vec<String> = (0..16).map(|number| format!("w{number}")).collect();
     let mut worker = dropping_worker(client, &names, 8);
     worker.take_turn();
-    assert_eq!(worker.in_flight.count(), 16);
-    while let Some(done) = worker.in_flight.next_outcome().await {
+    assert_eq!(worker.requests.count(), 16);
+    while let Some(done) = worker.requests.next_outcome().await {
         let result = done.unwrap();
         assert!(
             matches!(result, Outcome::Status { result: Ok(_), .. }),
@@ -255,13 +255,13 @@ async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() 
     for _ in 0..6 {
         let start = Instant::now();
         worker.take_turn();
-        if worker.in_flight.count() == 0 {
+        if worker.requests.count() == 0 {
             let due = worker.next_due().unwrap();
             waits.push(due.saturating_duration_since(start).as_millis());
             tokio::time::sleep_until(due.into()).await;
             worker.take_turn();
         }
-        let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+        let done = worker.requests.next_outcome().await.unwrap().unwrap();
         written += usize::from(matches!(done, Outcome::Status { .. }));
         // Something is heard of the Pod during each check.
         let key = NamespacedName::new("n", "w-0");
@@ -333,7 +333,7 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
     };
     worker.apply(Observation::Pods(Update::Apply(name, pod)));
     worker.take_turn();
-    let done = worker.in_flight.next_outcome().await.unwrap().unwrap();
+    let done = worker.requests.next_outcome().await.unwrap().unwrap();
     assert!(
         matches!(done, Outcome::Status { result: Ok(_), .. }),
         "{done:?}"

@@ -8,7 +8,7 @@ use crate::write::Outcome;
 const MAX_IN_FLIGHT: usize = 16;
 
 #[derive(Default)]
-pub(crate) struct InFlight {
+pub(crate) struct Requests {
     tasks: JoinSet<Ended>,
     retries: usize,
 }
@@ -18,7 +18,7 @@ struct Ended {
     outcome: Outcome,
 }
 
-impl InFlight {
+impl Requests {
     pub(super) fn begin(
         &mut self,
         is_retry: bool,

@@ -5,16 +5,17 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::schedule::Backoff;
 use crate::decide::generated::GeneratedPps;
 use crate::facts::WorkloadKey;
 
-/// The wait after the first refusal of a write. It doubles with each further one, up to
-/// [`LAST_RETRY`].
-const FIRST_RETRY: Duration = Duration::from_secs(15);
-const LAST_RETRY: Duration = Duration::from_mins(16);
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_secs(15),
+    longest: Duration::from_mins(16),
+};
 
 #[derive(Debug, Default)]
-pub struct HeldBack(HashMap<WorkloadKey, Refused>);
+pub struct RefusedWrites(HashMap<WorkloadKey, Refused>);
 
 #[derive(Debug)]
 struct Refused {
@@ -24,7 +25,7 @@ struct Refused {
     times: u32,
 }
 
-impl HeldBack {
+impl RefusedWrites {
     /// Until when this write has to wait; nothing if it may be made now.
     pub fn until(
         &self,
@@ -42,10 +43,7 @@ impl HeldBack {
         let write = write.without_version();
         let before = self.0.get(workload).filter(|before| before.write == write);
         let times = before.map_or(0, |before| before.times + 1);
-        let wait = FIRST_RETRY
-            .saturating_mul(1 << times.min(16))
-            .min(LAST_RETRY);
-        let retry_at = now + wait;
+        let retry_at = now + BACKOFF.after(times);
         let refused = Refused {
             write,
             retry_at,
@@ -84,14 +82,14 @@ mod tests {
 
     #[test]
     fn the_same_write_waits_twice_as_long_each_time_and_another_one_does_not() {
-        let (mut held_back, now) = (HeldBack::default(), Instant::now());
+        let (mut refused_writes, now) = (RefusedWrites::default(), Instant::now());
         let workload = WorkloadKey::default();
         let waits: Vec<u64> = (0..8)
-            .map(|_| (held_back.hold(&workload, delete("1", "7"), now) - now).as_secs())
+            .map(|_| (refused_writes.hold(&workload, delete("1", "7"), now) - now).as_secs())
             .collect();
         assert_eq!(waits, [15, 30, 60, 120, 240, 480, 960, 960]);
-        let retry_at = now + LAST_RETRY;
-        let until = |write: &GeneratedPps, now| held_back.until(&workload, write, now);
+        let retry_at = now + BACKOFF.longest;
+        let until = |write: &GeneratedPps, now| refused_writes.until(&workload, write, now);
         assert_eq!(until(&delete("1", "8"), now), Some(retry_at));
         assert_eq!(until(&delete("1", "8"), retry_at), None);
         assert_eq!(until(&delete("2", "7"), now), None);
