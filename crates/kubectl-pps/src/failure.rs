@@ -31,8 +31,8 @@ pub type CommandResult = Result<Outcome, Failure>;
 ///
 /// After `Refused`, nothing was changed, unless the text says so. `Unreadable` includes a missing
 /// right, and an API server that does not answer. `Unread` names a list without which there is no
-/// answer. `explain` is the command that the user may have meant. `workload` is the name of a
-/// StatefulSet that could have the Pod, and its replicas.
+/// answer. `explain` is the command that the user may have meant. `workload` is the
+/// StatefulSet that could have the Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     Usage(String),
@@ -72,13 +72,20 @@ pub enum Failure {
     NoPod {
         namespace: String,
         pod: String,
-        workload: Option<(String, u64)>,
+        workload: Option<Candidate>,
         similar: Vec<String>,
     },
     TooManyNodes {
         count: usize,
         most: usize,
     },
+}
+
+/// A StatefulSet whose Pod could have a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub name: String,
+    pub replicas: u64,
 }
 
 impl From<&Unread> for Failure {
@@ -161,12 +168,12 @@ impl fmt::Display for Failure {
                 workload,
                 similar,
             } => {
-                let who =
-                    workload
-                        .as_ref()
-                        .map_or("no workload wants one".into(), |(name, replicas)| {
-                            format!("StatefulSet {name} (replicas: {replicas}) does not want one")
-                        });
+                let who = workload.as_ref().map_or(
+                    "no workload wants one".into(),
+                    |Candidate { name, replicas }| {
+                        format!("StatefulSet {name} (replicas: {replicas}) does not want one")
+                    },
+                );
                 write!(
                     f,
                     "there is no Pod {pod} in namespace {namespace}, and {who}{}",

@@ -42,7 +42,7 @@ impl Document {
         Self {
             namespace: subject.namespace.to_owned(),
             pod: subject.name.to_owned(),
-            verdict: explanation.verdict,
+            verdict: explanation.verdict(),
             answer: answer(explanation, commands),
             excluded: groups(&explanation.excluded),
             landing: explanation.landing.clone(),

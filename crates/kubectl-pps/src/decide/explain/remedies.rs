@@ -3,9 +3,9 @@
 
 use pps_admission::plan::Requirement;
 use pps_scheduler::{Exclusion, Selection, Taint, UNSCHEDULABLE, Verdict};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Next;
+use super::Successor;
 use crate::decide::placement::Landing;
 use crate::decide::subject::{Candidate, Subject};
 use crate::decide::way_out::WayOut;
@@ -52,7 +52,7 @@ pub enum RemedyKind {
     /// The Node object of a node that does not come back is deleted, and then the Pod.
     DeleteNode {
         node: String,
-        next: Option<Next>,
+        successor: Option<Successor>,
     },
     Forget,
     /// The Pod waits for another Pod.
@@ -107,30 +107,33 @@ pub(super) fn remedies(
 /// Changes of nodes that have no other reason for exclusion.
 fn of_nodes(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
     let recorded = subject.recorded_node().unwrap_or_default();
-    let can_change = |exclusion: &Exclusion| {
-        exclusion.is_about_pods() || matches!(exclusion, Exclusion::Cordon | Exclusion::Taint(_))
-    };
-    let verdicts = selection
+    let mut verdicts: Vec<&Verdict> = selection
         .verdicts
         .iter()
-        .filter(|one| !one.exclusions.is_empty());
-    let mut verdicts: Vec<&Verdict> = verdicts
-        .filter(|verdict| verdict.exclusions.iter().all(can_change))
+        .filter(|verdict| !verdict.exclusions.is_empty())
+        .filter(|verdict| verdict.exclusions.iter().all(is_changeable))
         .collect();
     verdicts.sort_by_key(|verdict| (verdict.node != recorded, verdict.exclusions.len()));
-    let tried = verdicts.into_iter().take(MAX_TRIED);
-    tried
-        .filter_map(|verdict| of_node(subject, candidate, verdict))
+    verdicts
+        .into_iter()
+        .take(MAX_TRIED)
+        .filter_map(|verdict| change_node(subject, candidate, verdict))
         .take(MAX_NAMED)
         .collect()
 }
 
+/// Whether a user can change the node so that this reason is gone.
+fn is_changeable(exclusion: &Exclusion) -> bool {
+    exclusion.is_about_pods() || matches!(exclusion, Exclusion::Cordon | Exclusion::Taint(_))
+}
+
 /// The changes of a node that let it take the Pod.
-fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Option<Remedy> {
+fn change_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Option<Remedy> {
     let name = &verdict.node;
     let nodes = subject.nodes.as_ref()?;
     let view = nodes.view(name)?;
-    let (mut node, mut pods) = (view.node.clone(), view.pods.clone());
+    let mut node = view.node.clone();
+    let mut pods = view.pods.clone();
     let mut steps: Vec<Step> = Vec::new();
     for exclusion in &verdict.exclusions {
         let step = match exclusion {
@@ -138,33 +141,16 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                 node["spec"]["unschedulable"] = json!(false);
                 Step::Uncordon
             }
-            Exclusion::Taint(Taint { key, effect, .. }) => {
-                if let Some(taints) = node
-                    .pointer_mut("/spec/taints")
-                    .and_then(|taints| taints.as_array_mut())
-                {
-                    taints.retain(|taint| taint["key"] != **key || taint["effect"] != **effect);
-                }
+            Exclusion::Taint(taint) => {
+                remove_taint(&mut node, taint);
                 // Kubernetes removes this taint with the cordon.
-                if key == UNSCHEDULABLE {
+                if taint.key == UNSCHEDULABLE {
                     continue;
                 }
-                if TAINTS_WITH_CAUSE.iter().any(|of| key.starts_with(of)) {
-                    Step::RemoveCause { taint: key.clone() }
-                } else {
-                    Step::RemoveTaint {
-                        key: key.clone(),
-                        effect: effect.clone(),
-                    }
-                }
+                Step::of_taint(taint)
             }
             // One reason stands for all reasons about the Pods on the node.
-            _ if steps
-                .iter()
-                .any(|one| matches!(one, Step::FreeCapacity { .. })) =>
-            {
-                continue;
-            }
+            _ if steps.iter().any(Step::is_about_capacity) => continue,
             why => {
                 pods.clear();
                 Step::FreeCapacity { why: why.clone() }
@@ -186,6 +172,37 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
         },
         landing: Landing::new(vec![name.clone()], Vec::new()),
     })
+}
+
+fn remove_taint(node: &mut Value, taint: &Taint) {
+    let taints = node
+        .pointer_mut("/spec/taints")
+        .and_then(Value::as_array_mut);
+    if let Some(taints) = taints {
+        taints.retain(|one| one["key"] != *taint.key || one["effect"] != *taint.effect);
+    }
+}
+
+impl Step {
+    fn of_taint(taint: &Taint) -> Self {
+        let has_cause = TAINTS_WITH_CAUSE
+            .iter()
+            .any(|prefix| taint.key.starts_with(prefix));
+        if has_cause {
+            Self::RemoveCause {
+                taint: taint.key.clone(),
+            }
+        } else {
+            Self::RemoveTaint {
+                key: taint.key.clone(),
+                effect: taint.effect.clone(),
+            }
+        }
+    }
+
+    fn is_about_capacity(&self) -> bool {
+        matches!(self, Self::FreeCapacity { .. })
+    }
 }
 
 /// A node with the recorded labels, if no node has them.
@@ -229,18 +246,23 @@ fn move_away(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     if landing.is_nowhere() {
         return None;
     }
-    // A move keeps each recorded value that one of the possible nodes has.
+    let move_to = |landing: Landing, flags: String| Remedy {
+        kind: RemedyKind::Move {
+            from: subject.recorded_node().map(str::to_owned),
+            flags,
+        },
+        landing,
+    };
+    Some(match way_out(subject, &landing) {
+        Some(way_out) => move_to(landing.within(&way_out.nodes), way_out.flags),
+        None => move_to(landing, String::new()),
+    })
+}
+
+/// The recorded values to give up. A move keeps each recorded value that one of the possible nodes
+/// has.
+fn way_out(subject: &Subject, landing: &Landing) -> Option<WayOut> {
     let nodes = landing.favourites().iter().chain(landing.others());
     let nodes = nodes.filter_map(|node| subject.snapshot.node(node));
-    let way_out = subject.spec.as_ref().zip(subject.recorded());
-    let way_out = way_out.and_then(|(spec, state)| WayOut::of(spec, state, nodes));
-    let (landing, flags) = match way_out {
-        Some(way_out) => (landing.within(&way_out.nodes), way_out.flags),
-        None => (landing, String::new()),
-    };
-    let from = subject.recorded_node().map(str::to_owned);
-    Some(Remedy {
-        kind: RemedyKind::Move { from, flags },
-        landing,
-    })
+    WayOut::of(subject.spec.as_ref()?, subject.recorded()?, nodes)
 }

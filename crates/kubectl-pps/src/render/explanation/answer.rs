@@ -5,7 +5,7 @@ use pps_scheduler::Verdict as NodeVerdict;
 
 use super::excluded::reasons;
 use crate::decide::command_line::CommandLine;
-use crate::decide::explain::{Cause, Explanation, LostNode, Next};
+use crate::decide::explain::{Cause, Explanation, LostNode, Successor};
 use crate::decide::placement::Landing;
 use crate::decide::subject::Subject;
 use crate::render::text::list;
@@ -19,19 +19,23 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
     let pod = subject.name;
     let workload = owner_name(subject);
     match &explanation.cause {
-        Cause::OnNode(lost) => on_node(subject, lost.as_ref()),
+        Cause::Running => on_node(subject, None),
+        Cause::NotRunning(lost) => on_node(subject, lost.as_ref()),
         Cause::Misplaced(drift) => {
             let node = node_name(subject);
             format!("{pod} runs on {node}, where it should not: {drift}.")
         }
         Cause::NotRecorded => not_recorded(subject),
         Cause::UnfinishedMove(lost) => on_node(subject, lost.as_ref()) + " Its move is unfinished.",
-        Cause::NodeGone(next) => node_gone(subject, next.as_ref()),
+        Cause::NodeGone(successor) => node_gone(subject, successor.as_ref()),
         Cause::Terminating(None) => terminating(subject),
         Cause::Terminating(Some(lost)) => terminating_on_lost_node(subject, lost),
         Cause::Unscheduled => unscheduled(subject, &explanation.landing),
-        Cause::NoNode(None) => no_node(subject, None) + &scheduler_says(subject),
-        Cause::NoNode(Some(matching)) => no_node(subject, Some(matching)),
+        Cause::NoNode { matching: None, .. } => no_node(subject, None) + &scheduler_says(subject),
+        Cause::NoNode {
+            matching: Some(matching),
+            ..
+        } => no_node(subject, Some(matching)),
         Cause::NotWanted => {
             let replicas = subject.workload.map_or(0, Workload::replicas);
             format!(
@@ -82,14 +86,14 @@ fn not_recorded(subject: &Subject) -> String {
     )
 }
 
-fn node_gone(subject: &Subject, next: Option<&Next>) -> String {
+fn node_gone(subject: &Subject, successor: Option<&Successor>) -> String {
     // Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
     format!(
         "{} is bound to {}, which does not exist any more. Kubernetes deletes the Pod after about \
          a minute; {}.",
         subject.name,
         node_name(subject),
-        becomes(subject, next)
+        becomes(subject, successor)
     )
 }
 
@@ -231,17 +235,18 @@ fn nothing_confirms(node: &LostNode) -> String {
     )
 }
 
-pub(super) fn becomes(subject: &Subject, next: Option<&Next>) -> String {
-    match next {
+/// What follows when Kubernetes has deleted the Pod.
+pub(super) fn becomes(subject: &Subject, successor: Option<&Successor>) -> String {
+    match successor {
         None if !subject.may_come_back() => NOT_AGAIN.to_owned(),
         None => "where the new Pod would start is not known".to_owned(),
-        Some(next) if next.landing.is_nowhere() && !next.required.is_empty() => {
+        Some(successor) if successor.landing.is_nowhere() && !successor.required.is_empty() => {
             format!(
                 "the new Pod would be Pending: its recorded state requires {}",
-                labels(&next.required)
+                labels(&successor.required)
             )
         }
-        Some(next) => format!("the new Pod {}", next.landing.would("start on")),
+        Some(successor) => format!("the new Pod {}", successor.landing.would("start on")),
     }
 }
 

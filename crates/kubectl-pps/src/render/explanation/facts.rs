@@ -6,7 +6,7 @@ use pps_core::{PodState, RECORD_ANNOTATION};
 
 use super::answer::{NOT_AGAIN, labels, pairs, problem};
 use super::excluded::reasons;
-use crate::decide::explain::{Cause, Explanation, Next};
+use crate::decide::explain::{Cause, Explanation, Successor};
 use crate::decide::status::Drift;
 use crate::decide::subject::Subject;
 use crate::snapshot::{Pod, WorkloadKey};
@@ -15,9 +15,9 @@ use crate::snapshot::{Pod, WorkloadKey};
 pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
     let subject = &explanation.subject;
     let mut facts: Vec<String> = explanation
-        .next
+        .successor
         .iter()
-        .map(|next| if_deleted(subject, next))
+        .map(|successor| if_deleted(subject, successor))
         .collect();
     let drift = explanation
         .drift
@@ -63,10 +63,10 @@ pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
 }
 
 /// Where the successor would go if the Pod were deleted.
-fn if_deleted(subject: &Subject, next: &Next) -> String {
+fn if_deleted(subject: &Subject, successor: &Successor) -> String {
     let node = subject.pod.and_then(Pod::node).unwrap_or_default();
-    let landing = &next.landing;
-    let would = if landing.is_nowhere() || next.excluded.is_empty() {
+    let landing = &successor.landing;
+    let would = if landing.is_nowhere() || successor.excluded.is_empty() {
         let is_same = landing.favourites() == [node];
         let who = if landing.is_nowhere() {
             "the new Pod"
@@ -78,18 +78,18 @@ fn if_deleted(subject: &Subject, next: &Next) -> String {
             landing.would(if is_same { "come back to" } else { "start on" })
         )
     } else {
-        let why = reasons(&next.excluded, true).join(", and ");
+        let why = reasons(&successor.excluded, true).join(", and ");
         format!(
             "it would not come back to {node} ({why}). It {}",
             landing.would("start on")
         )
     };
-    let preferred = if next.required.is_empty() {
+    let preferred = if successor.required.is_empty() {
         subject.plan().preferred
     } else {
         Vec::new()
     };
-    let demands = demands(&next.required, &preferred).join("; ");
+    let demands = demands(&successor.required, &preferred).join("; ");
     let why = if demands.is_empty() {
         String::new()
     } else {

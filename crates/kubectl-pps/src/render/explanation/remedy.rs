@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::answer::{becomes, labels};
 use crate::decide::command_line::CommandLine;
-use crate::decide::explain::{Next, Remedy, RemedyKind, Step};
+use crate::decide::explain::{Remedy, RemedyKind, Step, Successor};
 use crate::decide::placement::Landing;
 use crate::decide::subject::Subject;
 use crate::render::status::{Line, enable};
@@ -35,7 +35,9 @@ impl Advised {
             RemedyKind::Move { from, flags } => adviser.move_away(landing, from.as_deref(), flags),
             RemedyKind::FinishMove { to } => adviser.finish_move(to.as_deref()),
             RemedyKind::CallMoveOff { node } => adviser.call_move_off(node),
-            RemedyKind::DeleteNode { node, next } => adviser.delete_node(node, next.as_ref()),
+            RemedyKind::DeleteNode { node, successor } => {
+                adviser.delete_node(node, successor.as_ref())
+            }
             RemedyKind::Forget => adviser.forget(),
             RemedyKind::ExplainOther { pod } => adviser.explain_other(pod),
             RemedyKind::EnableNamespace => adviser.enable_namespace(),
@@ -133,12 +135,12 @@ impl Adviser<'_> {
         Advised::with_command("Call the move off", command)
     }
 
-    fn delete_node(&self, node: &str, next: Option<&Next>) -> Advised {
+    fn delete_node(&self, node: &str, successor: Option<&Successor>) -> Advised {
         let consequence = format!(
             "Kubernetes then deletes the Pod although the former process may still run: be sure \
              that the machine is off. Data on {node}'s local disk is not there; {}. A node that \
              returns under this name has that data again.",
-            becomes(self.subject, next)
+            becomes(self.subject, successor)
         );
         let text = format!(
             "Bring {node} back under its name. If it does not come back, delete its Node object"
