@@ -2,6 +2,7 @@
 
 pub mod explanation;
 pub mod forecast;
+pub mod forget;
 pub mod import;
 pub mod move_pod;
 pub mod status;
@@ -16,8 +17,8 @@ use pps_core::is_hidden;
 use pps_manifest::to_yaml;
 use serde::Serialize;
 
-pub use self::terminal::{Role, Style, Terminal};
-pub use self::text::Table;
+pub use self::terminal::{Answer, Role, Style, Terminal};
+pub use self::text::{Cell, Table};
 use crate::args::Output;
 use crate::snapshot::{Resource, Unread};
 

@@ -4,21 +4,28 @@ use std::collections::BTreeMap;
 
 use pps_core::PodState;
 use pps_core::edit::{EditError, states};
+use pps_recorder::facts::NamespacedName;
 
-use crate::decide::move_pod::PodName;
-use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread};
+use crate::snapshot::{Index, Resource, Snapshot, Unread};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drops {
-    /// The states, by the namespace and the name of the PersistentPodState.
-    pub objects: BTreeMap<(String, String), BTreeMap<String, PodState>>,
+    /// The states of each PersistentPodState, by Pod.
+    pub objects: BTreeMap<NamespacedName, BTreeMap<String, PodState>>,
     /// Ready Pods: the sidecar would record them again at once, so their states are not dropped.
-    pub ready: Vec<PodName>,
+    pub ready: Vec<NamespacedName>,
     /// Pods that have no node, and were created with the state that is dropped.
-    pub pending: Vec<PodName>,
+    pub pending: Vec<NamespacedName>,
     /// Names on the command line without a recorded state.
     pub unrecorded: Vec<String>,
-    pub unreadable: Vec<(String, EditError)>,
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A PersistentPodState whose states cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unreadable {
+    pub pps: String,
+    pub error: EditError,
 }
 
 /// Decides which states are dropped: the states of these Pods, and the states on this node.
@@ -39,7 +46,10 @@ pub fn decide<'a>(
         let recorded = match states(pps.object()) {
             Ok(recorded) => recorded,
             Err(error) => {
-                drops.unreadable.push((pps.name().to_owned(), error));
+                drops.unreadable.push(Unreadable {
+                    pps: pps.name().to_owned(),
+                    error,
+                });
                 continue;
             }
         };
@@ -49,22 +59,20 @@ pub fn decide<'a>(
                 continue;
             }
             drops.unrecorded.retain(|one| *one != name);
-            let pod = index.pod(namespace, &name);
-            let is_away = |pod: &Pod| {
-                pod.node()
-                    .is_some_and(|node| spec.is_away(&state.node_name, node))
-            };
-            let is_due = |pod: &Pod| {
-                snapshot.is_recordable(pod) && !is_away(pod) && index.may_record(pps, pod)
-            };
-            if pod.is_some_and(is_due) {
-                drops.ready.push((namespace.to_owned(), name));
-                continue;
+            if let Some(pod) = index.pod(namespace, &name) {
+                let home = &state.node_name;
+                let is_away = pod.node().is_some_and(|node| spec.is_away(home, node));
+                if snapshot.is_recordable(pod) && !is_away && index.may_record(pps, pod) {
+                    drops.ready.push(NamespacedName::new(namespace, name));
+                    continue;
+                }
+                if pod.node().is_none() && pod.injected_from().is_some() {
+                    drops
+                        .pending
+                        .push(NamespacedName::new(namespace, name.as_str()));
+                }
             }
-            if pod.is_some_and(|pod| pod.node().is_none() && pod.injected_from().is_some()) {
-                drops.pending.push((namespace.to_owned(), name.clone()));
-            }
-            let object = (namespace.to_owned(), pps.name().to_owned());
+            let object = NamespacedName::new(namespace, pps.name());
             drops.objects.entry(object).or_default().insert(name, state);
         }
     }

@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_admission::plan::Requirement;
 use pps_admission::validate::{self, Violation};
 use pps_core::edit::{self, Change, Edit, EditError, Merge};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain};
+use pps_recorder::facts::NamespacedName;
 use pps_recorder::workload::{PodOwnership, WorkloadPresence, retains_state};
 use pps_scheduler::HOSTNAME;
 use serde_json::Value;
 
 use super::export::portable;
-use crate::snapshot::{Index, Node, Pod, Pps, Snapshot, WorkloadKey};
+use crate::snapshot::{Index, Node, Pps, Snapshot, WorkloadKey};
 
 #[cfg(test)]
 mod tests;
@@ -53,51 +55,62 @@ pub enum Flaw {
     Twice { namespace: String, name: String },
 }
 
+/// An object of a file that cannot be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlawedObject {
+    pub index: usize,
+    pub flaw: Flaw,
+}
+
 /// Reads the objects of a file. Aliases are left out: the sidecar makes them again.
-pub fn read(objects: &[Value], options: &Options) -> Result<Vec<Entry>, Vec<(usize, Flaw)>> {
+pub fn read(objects: &[Value], options: &Options) -> Result<Vec<Entry>, Vec<FlawedObject>> {
     if objects.is_empty() {
-        return Err(vec![(0, Flaw::Empty)]);
+        return Err(vec![FlawedObject {
+            index: 0,
+            flaw: Flaw::Empty,
+        }]);
     }
     if objects.len() > MAX_OBJECTS {
-        return Err(vec![(MAX_OBJECTS, Flaw::TooMany { most: MAX_OBJECTS })]);
+        return Err(vec![FlawedObject {
+            index: MAX_OBJECTS,
+            flaw: Flaw::TooMany { most: MAX_OBJECTS },
+        }]);
     }
-    let (mut entries, mut flaws) = (BTreeMap::new(), Vec::new());
+    let mut entries = BTreeMap::new();
+    let mut flawed = Vec::new();
     for (index, object) in objects.iter().enumerate() {
-        match read_one(object, options) {
-            Ok(None) => {}
-            Ok(Some(entry)) => {
-                let (namespace, name) = (
-                    entry.pps.namespace().to_owned(),
-                    entry.pps.name().to_owned(),
-                );
-                if entries
-                    .insert((namespace.clone(), name.clone()), entry)
-                    .is_some()
-                {
-                    flaws.push((index, Flaw::Twice { namespace, name }));
-                }
+        let entry = match read_one(object, options) {
+            Ok(None) => continue,
+            Ok(Some(entry)) => entry,
+            Err(flaw) => {
+                flawed.push(FlawedObject { index, flaw });
+                continue;
             }
-            Err(found) => flaws.extend(found.into_iter().map(|flaw| (index, flaw))),
+        };
+        let namespace = entry.pps.namespace().to_owned();
+        let name = entry.pps.name().to_owned();
+        let key = NamespacedName::new(namespace.as_str(), name.as_str());
+        if entries.insert(key, entry).is_some() {
+            let flaw = Flaw::Twice { namespace, name };
+            flawed.push(FlawedObject { index, flaw });
         }
     }
-    if flaws.is_empty() {
+    if flawed.is_empty() {
         Ok(entries.into_values().collect())
     } else {
-        Err(flaws)
+        Err(flawed)
     }
 }
 
 /// None if the object is not wanted.
-fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw>> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Flaw> {
+    let api_version = text(&object["apiVersion"]);
+    let kind = text(&object["kind"]);
     if kind != KIND || !API_VERSIONS.contains(&api_version.as_str()) {
-        return Err(vec![Flaw::OtherKind { api_version, kind }]);
+        return Err(Flaw::OtherKind { api_version, kind });
     }
-    let (name, mut namespace) = (
-        text(&object["metadata"]["name"]),
-        text(&object["metadata"]["namespace"]),
-    );
+    let name = text(&object["metadata"]["name"]);
+    let mut namespace = text(&object["metadata"]["namespace"]);
     if namespace.is_empty() {
         namespace.clone_from(&options.default_namespace);
     }
@@ -106,10 +119,10 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
     }
     for (field, value) in [("metadata.name", &name), ("metadata.namespace", &namespace)] {
         if !is_dns_subdomain(value) {
-            return Err(vec![Flaw::Name {
+            return Err(Flaw::Name {
                 field,
                 value: value.clone(),
-            }]);
+            });
         }
     }
     let mut kept = portable(object);
@@ -118,7 +131,7 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
         return Ok(None);
     };
     let violations = validate::review(object, None, &AnnotationRules::default()).violations;
-    let mut states = edit::states(object).map_err(|error| vec![Flaw::States { name, error }])?;
+    let mut states = edit::states(object).map_err(|error| Flaw::States { name, error })?;
     for state in states.values_mut() {
         // The node goes with its host name: a Pod would be away from a node of another cluster
         // forever.
@@ -136,6 +149,10 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
         states,
         violations,
     }))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// What is done with one object of the file.
@@ -204,17 +221,22 @@ impl Plan {
 }
 
 /// Decides for each object of a file.
-pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> Vec<Plan> {
-    let index = Index::of(snapshot);
+pub fn plan(entries: &[Entry], snapshot: &Snapshot, overwrite: bool) -> Vec<Plan> {
+    let planner = Planner {
+        snapshot,
+        index: Index::of(snapshot),
+        overwrite,
+    };
     let existing: BTreeMap<_, _> = snapshot
         .pps
         .iter()
         .map(|pps| ((pps.namespace(), pps.name()), pps))
         .collect();
     let mut created: BTreeMap<WorkloadKey, &str> = BTreeMap::new();
-    let plan = |entry: &'a Entry| {
+    let mut plans = Vec::new();
+    for entry in entries {
         let existing = existing.get(&(entry.pps.namespace(), entry.pps.name()));
-        let mut plan = plan_one(entry, existing.copied(), snapshot, &index, overwrite);
+        let mut plan = planner.plan(entry, existing.copied());
         if let Action::Create(_) = plan.action {
             let key = WorkloadKey::of(entry.pps.namespace(), &entry.pps.target());
             let first = *created.entry(key).or_insert(entry.pps.name());
@@ -223,22 +245,71 @@ pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> V
                 plan.changes.clear();
             }
         }
-        plan
-    };
-    entries.iter().map(plan).collect()
+        plans.push(plan);
+    }
+    plans
 }
 
-fn plan_one(
-    entry: &Entry,
-    found: Option<&Pps>,
-    snapshot: &Snapshot,
-    index: &Index,
+/// Decides for one object after the other.
+struct Planner<'a> {
+    snapshot: &'a Snapshot,
+    index: Index<'a>,
     overwrite: bool,
-) -> Plan {
-    let (namespace, target) = (entry.pps.namespace(), entry.pps.target());
-    let key = WorkloadKey::of(namespace, &target);
-    let spec = found.unwrap_or(&entry.pps).spec().unwrap_or_default();
-    let unwanted = index.workload(&key).map(|workload| {
+}
+
+/// What is done with an object, and with its states.
+struct Decided {
+    action: Action,
+    merge: Merge,
+}
+
+impl Planner<'_> {
+    /// Decides for one object; `found` is the object of this name in the cluster.
+    fn plan(&self, entry: &Entry, found: Option<&Pps>) -> Plan {
+        let namespace = entry.pps.namespace();
+        let key = WorkloadKey::of(namespace, &entry.pps.target());
+        let spec = found.unwrap_or(&entry.pps).spec().unwrap_or_default();
+        let unwanted = self.unwanted(entry, &key, &spec);
+        let mut states = entry.states.clone();
+        states.retain(|pod, _| !unwanted.contains(pod));
+        let ready: BTreeSet<String> = states
+            .keys()
+            .filter(|pod| self.is_recorded_soon(namespace, pod, found))
+            .cloned()
+            .collect();
+        states.retain(|pod, _| !ready.contains(pod));
+        let Decided { action, merge } =
+            self.decide(entry, found, &key, &states)
+                .unwrap_or_else(|refusal| Decided {
+                    action: Action::Refuse(refusal),
+                    merge: Merge {
+                        edit: None,
+                        kept: BTreeSet::new(),
+                    },
+                });
+        let missing_uid = found
+            .and_then(|pps| pps.object()["status"]["targetUID"].as_str())
+            .filter(|_| self.index.workload(&key).is_none());
+        let is_gone = self.snapshot.has_all_like(&key);
+        Plan {
+            namespace: namespace.to_owned(),
+            name: entry.pps.name().to_owned(),
+            spec,
+            action,
+            former_uid: missing_uid.filter(|_| is_gone).map(str::to_owned),
+            may_be_gone: missing_uid.is_some() && !is_gone,
+            changes: merge.edit.map(|edit| edit.changes).unwrap_or_default(),
+            kept: merge.kept,
+            ready,
+            unwanted,
+        }
+    }
+
+    /// The Pods whose states the sidecar would drop, since the workload does not want the Pods.
+    fn unwanted(&self, entry: &Entry, key: &WorkloadKey, spec: &Spec) -> BTreeSet<String> {
+        let Some(workload) = self.index.workload(key) else {
+            return BTreeSet::new();
+        };
         let is_kept = retains_state(
             spec.retention(),
             WorkloadPresence::Present,
@@ -251,64 +322,50 @@ fn plan_one(
             .filter(|pod| !is_kept && !workload.wants(pod))
             .cloned()
             .collect()
-    });
-    let unwanted: BTreeSet<String> = unwanted.unwrap_or_default();
-    let mut states = entry.states.clone();
-    states.retain(|pod, _| !unwanted.contains(pod));
-    let is_due = |pod: &Pod| {
-        found.is_none_or(|pps| index.may_record(pps, pod)) && snapshot.is_recordable(pod)
-    };
-    let is_ready = |pod: &&String| index.pod(namespace, pod).is_some_and(is_due);
-    let ready: BTreeSet<String> = states.keys().filter(is_ready).cloned().collect();
-    states.retain(|pod, _| !ready.contains(pod));
-    let decided = match (found, index.governing(&key)) {
-        (Some(pps), _) if !pps.target().is_same_workload(&target) => {
-            Err(Refusal::OtherTarget(pps.target()))
+    }
+
+    /// Whether the sidecar records where this Pod runs.
+    fn is_recorded_soon(&self, namespace: &str, pod: &str, found: Option<&Pps>) -> bool {
+        self.index.pod(namespace, pod).is_some_and(|pod| {
+            self.snapshot.is_recordable(pod)
+                && found.is_none_or(|pps| self.index.may_record(pps, pod))
+        })
+    }
+
+    fn decide(
+        &self,
+        entry: &Entry,
+        found: Option<&Pps>,
+        key: &WorkloadKey,
+        states: &BTreeMap<String, PodState>,
+    ) -> Result<Decided, Refusal> {
+        if let Some(pps) = found {
+            if !pps.target().is_same_workload(&entry.pps.target()) {
+                return Err(Refusal::OtherTarget(pps.target()));
+            }
+            let merge = edit::merge_or_compact(pps.object(), states, self.overwrite)
+                .map_err(Refusal::Edit)?;
+            let action = if merge.edit.is_some() {
+                Action::Update
+            } else {
+                Action::Nothing
+            };
+            return Ok(Decided { action, merge });
         }
-        (Some(pps), _) => edit::merge_or_compact(pps.object(), &states, overwrite)
-            .map(|merge| {
-                (
-                    if merge.edit.is_some() {
-                        Action::Update
-                    } else {
-                        Action::Nothing
-                    },
-                    merge,
-                )
-            })
-            .map_err(Refusal::Edit),
-        (None, Some(other)) => Err(Refusal::SharedTarget(other.name().to_owned())),
-        (None, None) if !entry.violations.is_empty() => {
-            Err(Refusal::Invalid(entry.violations.clone()))
+        if let Some(other) = self.index.governing(key) {
+            return Err(Refusal::SharedTarget(other.name().to_owned()));
         }
-        (None, None) => {
-            // The object as the API server will store it.
-            let mut created = entry.pps.object().clone();
-            created["metadata"]["uid"] = "new".into();
-            created["metadata"]["resourceVersion"] = "0".into();
-            let merged = edit::merge_or_compact(&created, &states, false).map_err(Refusal::Edit);
-            merged.map(|merge| (Action::Create(entry.pps.object().clone()), merge))
+        if !entry.violations.is_empty() {
+            return Err(Refusal::Invalid(entry.violations.clone()));
         }
-    };
-    let target_uid = found.and_then(|pps| pps.object()["status"]["targetUID"].as_str());
-    let target_uid = target_uid.filter(|_| index.workload(&key).is_none());
-    let is_gone = snapshot.has_all_like(&key);
-    let nothing = Merge {
-        edit: None,
-        kept: BTreeSet::new(),
-    };
-    let (action, merge) = decided.unwrap_or_else(|refusal| (Action::Refuse(refusal), nothing));
-    Plan {
-        namespace: namespace.to_owned(),
-        name: entry.pps.name().to_owned(),
-        spec,
-        action,
-        former_uid: target_uid.filter(|_| is_gone).map(str::to_owned),
-        may_be_gone: target_uid.is_some() && !is_gone,
-        changes: merge.edit.map(|edit| edit.changes).unwrap_or_default(),
-        kept: merge.kept,
-        ready,
-        unwanted,
+        // The object as the API server will store it.
+        let mut created = entry.pps.object().clone();
+        created["metadata"]["uid"] = "new".into();
+        created["metadata"]["resourceVersion"] = "0".into();
+        Ok(Decided {
+            merge: edit::merge_or_compact(&created, states, false).map_err(Refusal::Edit)?,
+            action: Action::Create(entry.pps.object().clone()),
+        })
     }
 }
 
@@ -316,48 +373,59 @@ fn plan_one(
 /// nothing is left to do. A state that has changed since then stays.
 pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<Edit>, EditError> {
     let now = edit::states(object)?;
-    let is_as_shown = |(pod, change): &(&String, &Change)| {
-        let before = change
-            .before
-            .as_ref()
-            .filter(|state| **state != PodState::default());
-        now.get(*pod) == before
-    };
-    let agreed = plan.changes.iter().filter(is_as_shown);
-    let states = agreed
+    let states = plan
+        .changes
+        .iter()
+        .filter(|(pod, change)| now.get(*pod) == shown_before(change))
         .filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?)))
         .collect();
-    let (uid, mut edit) = (
-        object["status"]["targetUID"].as_str(),
-        edit::merge(object, &states, true)?.edit,
-    );
-    let is_former = uid.is_some() && uid == plan.former_uid.as_deref();
-    edit.iter_mut()
-        .filter(|_| is_former)
-        .for_each(Edit::forget_workload);
-    Ok(edit)
+    let Some(mut edit) = edit::merge(object, &states, true)?.edit else {
+        return Ok(None);
+    };
+    let uid = object["status"]["targetUID"].as_str();
+    if uid.is_some() && uid == plan.former_uid.as_deref() {
+        edit.forget_workload();
+    }
+    Ok(Some(edit))
 }
 
-/// The required values of the written states that no node has, by key and value, each with the
-/// number of its states.
+/// The state that the change replaces; none if that is empty.
+fn shown_before(change: &Change) -> Option<&PodState> {
+    change
+        .before
+        .as_ref()
+        .filter(|state| **state != PodState::default())
+}
+
+/// A node label and a value of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabelValue {
+    pub key: String,
+    pub value: String,
+}
+
+/// The required values of the written states that no node has, each with the number of its states.
 pub fn absent_values(
     plans: &[Plan],
     nodes: &BTreeMap<String, Node>,
-) -> BTreeMap<(String, String), usize> {
+) -> BTreeMap<LabelValue, usize> {
     let mut values = BTreeMap::new();
     for plan in plans {
-        for state in plan
+        let written = plan
             .changes
             .values()
-            .filter_map(|change| change.after.as_ref())
-        {
-            for required in
-                pps_admission::plan("", &plan.spec, state, &AnnotationRules::default()).required
-            {
-                *values.entry((required.key, required.value)).or_default() += 1;
+            .filter_map(|change| change.after.as_ref());
+        for state in written {
+            let injected = pps_admission::plan("", &plan.spec, state, &AnnotationRules::default());
+            for Requirement { key, value } in injected.required {
+                *values.entry(LabelValue { key, value }).or_default() += 1;
             }
         }
     }
-    values.retain(|(key, value), _| !nodes.values().any(|node| node.label(key) == Some(value)));
+    values.retain(|one, _| {
+        !nodes
+            .values()
+            .any(|node| node.label(&one.key) == Some(&one.value))
+    });
     values
 }

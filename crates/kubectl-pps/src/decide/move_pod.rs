@@ -6,7 +6,8 @@ mod select;
 
 use pps_core::succession::name_order;
 use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
-use pps_scheduler::{Exclusion, Selection};
+use pps_recorder::facts::NamespacedName;
+use pps_scheduler::{Exclusion, Selection, Verdict};
 use serde_json::{Value, json};
 
 pub use self::new_state::{NewState, require_keys};
@@ -18,8 +19,6 @@ use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workloa
 
 /// The value of the mark of a Pod that a user has exempted from recording.
 const EXEMPT: &str = "exempt";
-
-pub type PodName = (String, String);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -68,8 +67,12 @@ pub enum Obstacle {
     Excluded(Vec<Exclusion>),
     /// The destination could take the Pod, and the scheduler chooses another node.
     NotChosen,
-    /// No node can take the Pod: the reasons of each node, and the values to give up.
-    NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
+    /// No node can take the Pod.
+    NoNode {
+        excluded: Vec<Verdict>,
+        /// The values to give up.
+        way_out: Option<WayOut>,
+    },
 }
 
 /// Why a Pod cannot be moved. A Pod that `waits` was created while a PersistentPodState named its
@@ -123,8 +126,8 @@ impl From<&Unread> for Refusal {
 }
 
 impl PodMove {
-    pub fn name(&self) -> PodName {
-        (self.namespace.clone(), self.pod.clone())
+    pub fn name(&self) -> NamespacedName {
+        NamespacedName::new(self.namespace.as_str(), self.pod.as_str())
     }
 
     pub fn after(&self) -> PodState {
@@ -349,20 +352,21 @@ fn obstacle(
     to: Option<&str>,
     way_out: impl FnOnce() -> Option<WayOut>,
 ) -> Option<Obstacle> {
-    let Selection {
-        verdicts,
-        may_land_on,
-        ..
-    } = forecast;
-    let excluded = verdicts
+    let mut excluded = forecast
+        .verdicts
         .iter()
         .filter(|verdict| !verdict.exclusions.is_empty());
-    let mut excluded = excluded.map(|verdict| (verdict.node.clone(), verdict.exclusions.clone()));
+    let may_land_on = &forecast.may_land_on;
     match to {
-        None if may_land_on.is_empty() => Some(Obstacle::NoNode(excluded.collect(), way_out())),
+        None if may_land_on.is_empty() => Some(Obstacle::NoNode {
+            excluded: excluded.cloned().collect(),
+            way_out: way_out(),
+        }),
         Some(to) if !may_land_on.iter().any(|node| node == to) => {
-            let own = excluded.find(|(node, _)| node == to);
-            Some(own.map_or(Obstacle::NotChosen, |(_, all)| Obstacle::Excluded(all)))
+            Some(match excluded.find(|verdict| verdict.node == to) {
+                Some(verdict) => Obstacle::Excluded(verdict.exclusions.clone()),
+                None => Obstacle::NotChosen,
+            })
         }
         _ => None,
     }

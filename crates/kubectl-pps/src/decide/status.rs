@@ -39,8 +39,11 @@ pub struct Problem {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// Its condition is not True: the reason and the message.
-    Condition(String, String),
+    /// Its condition is not True.
+    Condition {
+        reason: String,
+        message: String,
+    },
     NotSeen,
     Unreadable(String),
 }
@@ -49,8 +52,11 @@ impl ProblemKind {
     /// None if the condition Recording is True.
     pub(super) fn of(pps: &Pps) -> Option<Self> {
         match pps.recording() {
-            Some((true, ..)) => None,
-            Some((false, reason, message)) => Some(Self::Condition(reason.into(), message.into())),
+            Some(recording) if recording.is_true => None,
+            Some(recording) => Some(Self::Condition {
+                reason: recording.reason.to_owned(),
+                message: recording.message.to_owned(),
+            }),
             None => Some(Self::NotSeen),
         }
     }

@@ -1,12 +1,12 @@
 //! A forecast in English.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::explanation::{Excluded, groups};
+use super::explanation::groups;
 use super::status::{Line, enable};
 use super::text::{Text, count, list};
-use super::{Role, Style, Table, with_consequence};
+use super::{Cell, Role, Style, Table, with_consequence};
 use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::forecast::{Advice, Fate, Forecast, PodForecast, Question, Why};
 
@@ -14,19 +14,19 @@ const LINES: usize = 20;
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (nodes, what) = match self {
-            Self::ZoneDown(zone) => return write!(f, "zone {zone} is lost"),
-            Self::WithoutNodes(nodes) => (nodes, "deleted"),
-            Self::Drain(nodes) => (nodes, "drained"),
-        };
-        let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        write!(
-            f,
-            "{} {} {what}",
-            names.join(", "),
-            if names.len() == 1 { "is" } else { "are" }
-        )
+        match self {
+            Self::ZoneDown(zone) => write!(f, "zone {zone} is lost"),
+            Self::WithoutNodes(nodes) => write!(f, "{} deleted", nodes_are(nodes)),
+            Self::Drain(nodes) => write!(f, "{} drained", nodes_are(nodes)),
+        }
     }
+}
+
+/// `node-1 is`, or `node-1, node-2 are`.
+fn nodes_are(nodes: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", names.join(", "))
 }
 
 impl fmt::Display for Why {
@@ -66,8 +66,9 @@ pub fn forecast(
         text.sentence("", None, "No Pod of a StatefulSet would be touched.");
     } else {
         text.push(&format!("\n{}\n", table(forecast, style, has_namespaces)));
-        some(&mut text, details(forecast), |text, (detail, pods)| {
-            text.sentence("", None, &format!("{}: {detail}", list(&pods, "and")));
+        some(&mut text, details(forecast), |text, detail| {
+            let pods = list(&detail.pods, "and");
+            text.sentence("", None, &format!("{pods}: {}", detail.text));
         });
         summary(&mut text, forecast);
     }
@@ -76,8 +77,12 @@ pub fn forecast(
         forecast.advice.iter().collect(),
         |text, advice| add_advice(text, advice, commands),
     );
-    let forgotten = forecast.pods.iter().filter(|pod| pod.forgotten);
-    let forgotten: Vec<String> = forgotten.map(|pod| pod.pod.clone()).collect();
+    let forgotten: Vec<String> = forecast
+        .pods
+        .iter()
+        .filter(|pod| pod.forgotten)
+        .map(|pod| pod.pod.clone())
+        .collect();
     if !forgotten.is_empty() {
         let pods = list(&forgotten, "and");
         let sentence =
@@ -130,48 +135,49 @@ fn table(forecast: &Forecast, style: Style, has_namespaces: bool) -> String {
     header.extend(["POD", "NOW", "THEN", "WHY"]);
     let mut table = Table::new(style, &header);
     for pod in &forecast.pods {
-        let ((then, role), why) = (then(pod), why(pod));
         let mut cells = Vec::new();
-        cells.extend(has_namespaces.then_some((pod.namespace.as_str(), None)));
-        cells.push((pod.pod.as_str(), None));
-        cells.push((pod.node_now.as_deref().unwrap_or_default(), None));
-        cells.extend([(then.as_str(), Some(role)), (why.as_str(), None)]);
-        table.row(&cells);
+        if has_namespaces {
+            cells.push(Cell::plain(&pod.namespace));
+        }
+        cells.extend([
+            Cell::plain(&pod.pod),
+            Cell::plain(pod.node_now.clone().unwrap_or_default()),
+            then(pod),
+            Cell::plain(why(pod)),
+        ]);
+        table.row(cells);
     }
     table.render()
 }
 
-/// Where a Pod would be: `node-2`, or `node-2 or 4 others`.
-fn then(pod: &PodForecast) -> (String, Role) {
-    let text = match pod.then {
-        Fate::Running => {
-            let node = pod.node_then.clone().unwrap_or_default();
-            let others: Vec<&String> = pod
-                .may_land_on
-                .iter()
-                .filter(|other| **other != node)
-                .collect();
-            let text = match others.as_slice() {
-                [] => node,
-                [other] => format!("{node} or {other}"),
-                others => format!("{node} or {} others", others.len()),
-            };
-            return (
-                text,
-                if pod.as_recorded == Some(false) {
-                    Role::Warning
-                } else {
-                    Role::Good
-                },
-            );
+/// Where a Pod would be.
+fn then(pod: &PodForecast) -> Cell {
+    match pod.then {
+        Fate::Running if pod.as_recorded == Some(false) => {
+            Cell::new(nodes_then(pod), Role::Warning)
         }
-        Fate::Pending if pod.already => "still Pending",
-        Fate::Pending => "Pending",
-        Fate::Refused => "refused",
-        Fate::NotCreated => "not created",
-        Fate::NotEvicted => "not evicted",
-    };
-    (text.into(), Role::Bad)
+        Fate::Running => Cell::new(nodes_then(pod), Role::Good),
+        Fate::Pending if pod.already => Cell::new("still Pending", Role::Bad),
+        Fate::Pending => Cell::new("Pending", Role::Bad),
+        Fate::Refused => Cell::new("refused", Role::Bad),
+        Fate::NotCreated => Cell::new("not created", Role::Bad),
+        Fate::NotEvicted => Cell::new("not evicted", Role::Bad),
+    }
+}
+
+/// `node-2`, or `node-2 or 4 others`.
+fn nodes_then(pod: &PodForecast) -> String {
+    let node = pod.node_then.clone().unwrap_or_default();
+    let others: Vec<&String> = pod
+        .may_land_on
+        .iter()
+        .filter(|other| **other != node)
+        .collect();
+    match others.as_slice() {
+        [] => node,
+        [other] => format!("{node} or {other}"),
+        others => format!("{node} or {} others", others.len()),
+    }
 }
 
 /// Why, in the few words that fit into a row.
@@ -183,36 +189,44 @@ fn why(pod: &PodForecast) -> String {
     }
 }
 
+/// What the rows do not say of some Pods.
+struct Detail {
+    text: String,
+    pods: Vec<String>,
+}
+
 /// What the rows do not say, each once for all Pods that have it.
-fn details(forecast: &Forecast) -> Vec<(String, Vec<String>)> {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+fn details(forecast: &Forecast) -> Vec<Detail> {
+    let mut details: Vec<Detail> = Vec::new();
     for pod in &forecast.pods {
-        let detail = match &pod.why {
+        let text = match &pod.why {
             Why::Excluded => excluded(pod),
             Why::Waits(text) | Why::Refused(text) | Why::Protected(text) => text.clone(),
             _ => continue,
         };
-        if detail.is_empty() {
+        if text.is_empty() {
             continue;
         }
-        let detail = format!("{}.", detail.trim_end_matches('.'));
-        match groups.iter_mut().find(|(own, _)| *own == detail) {
-            Some((_, pods)) => pods.push(pod.pod.clone()),
-            None => groups.push((detail, vec![pod.pod.clone()])),
+        let text = format!("{}.", text.trim_end_matches('.'));
+        match details.iter_mut().find(|detail| detail.text == text) {
+            Some(detail) => detail.pods.push(pod.pod.clone()),
+            None => details.push(Detail {
+                text,
+                pods: vec![pod.pod.clone()],
+            }),
         }
     }
-    groups
+    details
 }
 
 fn excluded(pod: &PodForecast) -> String {
-    let group = |group: &Excluded| {
-        format!(
-            "{} ({})",
-            list(&group.nodes, "and"),
-            group.reasons.join(", ")
-        )
-    };
-    let groups: Vec<String> = groups(&pod.excluded).iter().map(group).collect();
+    let groups: Vec<String> = groups(&pod.excluded)
+        .iter()
+        .map(|group| {
+            let nodes = list(&group.nodes, "and");
+            format!("{nodes} ({})", group.reasons.join(", "))
+        })
+        .collect();
     if pod.without_its_state.is_empty() {
         return groups.join("; ");
     }
@@ -226,32 +240,38 @@ fn excluded(pod: &PodForecast) -> String {
 /// The number of Pods with each outcome: the numbers add up to the rows of the table.
 fn summary(text: &mut Text, forecast: &Forecast) {
     // The worst one, which comes first, gives the line its colour.
-    let parts = [
-        (Fate::Pending, "would be Pending", Role::Bad),
-        (Fate::Refused, "would be refused", Role::Bad),
-        (Fate::NotCreated, "would not be created", Role::Bad),
-        (Fate::NotEvicted, "could not be evicted", Role::Bad),
-        (Fate::Running, "would run", Role::Good),
+    let fates = [
+        Fate::Pending,
+        Fate::Refused,
+        Fate::NotCreated,
+        Fate::NotEvicted,
+        Fate::Running,
     ];
-    let number = |then: Fate| forecast.pods.iter().filter(|pod| pod.then == then).count();
-    let parts = parts
-        .into_iter()
-        .map(|(then, what, role)| (number(then), what, role));
-    let parts: Vec<_> = parts.filter(|(number, ..)| *number > 0).collect();
-    let texts: Vec<String> = parts
-        .iter()
-        .map(|(number, what, _)| format!("{number} {what}"))
-        .collect();
-    let role = parts.first().map(|(.., role)| *role);
-    text.sentence(
-        "",
-        role,
-        &format!(
-            "Of {}: {}.",
-            count(forecast.pods.len(), "Pod"),
-            texts.join(", ")
-        ),
-    );
+    let mut parts = Vec::new();
+    let mut worst = None;
+    for fate in fates {
+        let number = forecast.pods.iter().filter(|pod| pod.then == fate).count();
+        if number > 0 {
+            parts.push(format!("{number} {}", would(fate)));
+            worst = worst.or(Some(fate));
+        }
+    }
+    let role = worst.map(|fate| match fate {
+        Fate::Running => Role::Good,
+        _ => Role::Bad,
+    });
+    let pods = count(forecast.pods.len(), "Pod");
+    text.sentence("", role, &format!("Of {pods}: {}.", parts.join(", ")));
+}
+
+fn would(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Pending => "would be Pending",
+        Fate::Refused => "would be refused",
+        Fate::NotCreated => "would not be created",
+        Fate::NotEvicted => "could not be evicted",
+        Fate::Running => "would run",
+    }
 }
 
 fn add_advice(text: &mut Text, advice: &Advice, commands: &CommandLine) {

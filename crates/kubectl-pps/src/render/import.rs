@@ -3,30 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_admission::validate::join;
-use pps_core::edit::Change;
+use pps_core::PodState;
 
 use super::text::{count, list};
-use super::{Role, Style, Table};
+use super::{Cell, Role, Style, Table};
 use crate::Failure;
-use crate::decide::import::{Action, Flaw, Plan, Refusal};
+use crate::decide::import::{Action, Flaw, FlawedObject, LabelValue, Plan, Refusal};
 
 const NAMED: usize = 10;
 
 /// The first lines, and the number of the rest.
-fn first<T>(all: &[T], line: impl Fn(&T) -> String) -> Vec<String> {
-    let more = all.len().checked_sub(NAMED).filter(|more| *more > 0);
-    all.iter()
-        .take(NAMED)
-        .map(line)
-        .chain(more.map(|more| format!("and {more} more")))
-        .collect()
+fn first(lines: impl ExactSizeIterator<Item = String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(NAMED);
+    let mut first: Vec<String> = lines.take(NAMED).collect();
+    if more > 0 {
+        first.push(format!("and {more} more"));
+    }
+    first
 }
 
-pub fn flaws(file: &str, flaws: &[(usize, Flaw)]) -> Failure {
-    let line = |(index, flaw): &(usize, Flaw)| {
-        format!("{file}: object {}: {}", index + 1, self::flaw(flaw))
-    };
-    Failure::Usage(first(flaws, line).join("\n") + "\nnothing was changed")
+pub fn flaws(file: &str, flawed: &[FlawedObject]) -> Failure {
+    let lines = flawed
+        .iter()
+        .map(|one| format!("{file}: object {}: {}", one.index + 1, flaw(&one.flaw)));
+    Failure::Usage(first(lines).join("\n") + "\nnothing was changed")
 }
 
 fn flaw(flaw: &Flaw) -> String {
@@ -53,77 +53,92 @@ pub fn plans(style: Style, plans: &[Plan]) -> String {
         &["NAMESPACE", "NAME", "ACTION", "ADDED", "REPLACED", "KEPT"],
     );
     for plan in plans {
-        let (action, role) = match &plan.action {
-            Action::Create(_) => ("create", Role::Good),
-            Action::Update => ("write states", Role::Good),
-            Action::Nothing => ("nothing", Role::Dim),
-            Action::Refuse(_) => ("refused", Role::Bad),
-        };
         let replaced = plan.replaced();
-        table.row(&[
-            (&plan.namespace, None),
-            (&plan.name, None),
-            (action, Some(role)),
-            (&(plan.changes.len() - replaced).to_string(), None),
-            (
-                &replaced.to_string(),
+        table.row([
+            Cell::plain(&plan.namespace),
+            Cell::plain(&plan.name),
+            action(&plan.action),
+            Cell::plain((plan.changes.len() - replaced).to_string()),
+            Cell::new(
+                replaced.to_string(),
                 (replaced > 0).then_some(Role::Warning),
             ),
-            (&(plan.kept.len() + plan.ready.len()).to_string(), None),
+            Cell::plain((plan.kept.len() + plan.ready.len()).to_string()),
         ]);
     }
     table.render()
 }
 
+fn action(action: &Action) -> Cell {
+    match action {
+        Action::Create(_) => Cell::new("create", Role::Good),
+        Action::Update => Cell::new("write states", Role::Good),
+        Action::Nothing => Cell::new("nothing", Role::Dim),
+        Action::Refuse(_) => Cell::new("refused", Role::Bad),
+    }
+}
+
+/// What the row of a plan does not say.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    let node = |state: &Option<_>| {
-        let node = state
-            .as_ref()
-            .map_or("", |state: &pps_core::PodState| &state.node_name);
-        if node.is_empty() { "no node" } else { node }.to_owned()
-    };
-    let moved = |(pod, change): (&String, &Change)| {
-        let (before, after) = (node(&change.before), node(&change.after));
-        change
-            .replaces()
-            .then(|| format!("{pod}: {before} -> {after}"))
-    };
-    let replaced: BTreeSet<String> = plan.changes.iter().filter_map(moved).collect();
-    let all = [
-        ("replaces ", &replaced, ""),
-        (
-            "the cluster has other states of ",
-            &plan.kept,
-            ", which stay; --overwrite replaces them",
-        ),
-        ("Ready, so recorded where they run: ", &plan.ready, ""),
-        (
-            "not imported, since the StatefulSet wants no such Pods now, and the sidecar would \
-             drop their states: ",
-            &plan.unwanted,
-            "; import before the StatefulSet exists, or set persistentPodStateRetentionPolicy: \
-             WhenDeleted first",
-        ),
-    ];
-    let whole = match &plan.action {
-        Action::Refuse(why) => Some(format!("refused: {}", refusal(why))),
-        Action::Update if plan.may_be_gone => Some(format!(
+    let mut notes = Vec::new();
+    match &plan.action {
+        Action::Refuse(why) => notes.push(format!("refused: {}", refusal(why))),
+        Action::Update if plan.may_be_gone => notes.push(format!(
             "if its {} was deleted, the sidecar drops the written states: delete the object \
              first, and import again",
             plan.spec.target_ref.kind
         )),
-        _ => None,
-    };
-    let some =
-        |names: &BTreeSet<String>| first(&names.iter().collect::<Vec<_>>(), |name| (*name).clone());
-    let texts = all.into_iter().filter(|(_, names, _)| !names.is_empty());
-    let texts =
-        texts.map(|(before, names, after)| format!("{before}{}{after}", some(names).join(", ")));
-    whole
+        _ => {}
+    }
+    let replaced: BTreeSet<String> = plan
+        .changes
+        .iter()
+        .filter(|(_, change)| change.replaces())
+        .map(|(pod, change)| {
+            format!(
+                "{pod}: {} -> {}",
+                node(change.before.as_ref()),
+                node(change.after.as_ref())
+            )
+        })
+        .collect();
+    if !replaced.is_empty() {
+        notes.push(format!("replaces {}", names(&replaced)));
+    }
+    if !plan.kept.is_empty() {
+        notes.push(format!(
+            "the cluster has other states of {}, which stay; --overwrite replaces them",
+            names(&plan.kept)
+        ));
+    }
+    if !plan.ready.is_empty() {
+        let ready = names(&plan.ready);
+        notes.push(format!("Ready, so recorded where they run: {ready}"));
+    }
+    if !plan.unwanted.is_empty() {
+        notes.push(format!(
+            "not imported, since the StatefulSet wants no such Pods now, and the sidecar would \
+             drop their states: {}; import before the StatefulSet exists, or set \
+             persistentPodStateRetentionPolicy: WhenDeleted first",
+            names(&plan.unwanted)
+        ));
+    }
+    notes
         .into_iter()
-        .chain(texts)
-        .map(|text| format!("{}/{}: {text}", plan.namespace, plan.name))
+        .map(|note| format!("{}/{}: {note}", plan.namespace, plan.name))
         .collect()
+}
+
+fn names(names: &BTreeSet<String>) -> String {
+    first(names.iter().cloned()).join(", ")
+}
+
+/// The recorded node of a state.
+fn node(state: Option<&PodState>) -> &str {
+    match state {
+        Some(state) if !state.node_name.is_empty() => &state.node_name,
+        _ => "no node",
+    }
 }
 
 fn refusal(refusal: &Refusal) -> String {
@@ -139,23 +154,24 @@ fn refusal(refusal: &Refusal) -> String {
     }
 }
 
-/// Warns of required values that no node has.
-pub fn absent_values(values: &BTreeMap<(String, String), usize>) -> Vec<String> {
+/// Warns of required values that no node has: a line for each label.
+pub fn absent_values(values: &BTreeMap<LabelValue, usize>) -> Vec<String> {
     let values: Vec<_> = values.iter().collect();
-    let note = |group: &[(&(String, String), &usize)]| {
-        let names: Vec<String> = group
-            .iter()
-            .map(|((key, value), _)| format!("{key}={value}"))
-            .collect();
-        let states = count(group.iter().map(|(_, states)| **states).sum(), "state");
-        let (names, key) = (list(&names, "or"), &group[0].0.0);
-        format!(
-            "no node has {names} ({states}): Pods would be Pending; --drop-key {key} leaves it out"
-        )
-    };
     values
-        .chunk_by(|((one, _), _), ((other, _), _)| one == other)
-        .map(note)
+        .chunk_by(|(one, _), (other, _)| one.key == other.key)
+        .map(|of_key| {
+            let key = &of_key[0].0.key;
+            let names: Vec<String> = of_key
+                .iter()
+                .map(|(one, _)| format!("{key}={}", one.value))
+                .collect();
+            let states = of_key.iter().map(|(_, states)| **states).sum();
+            format!(
+                "no node has {} ({}): Pods would be Pending; --drop-key {key} leaves it out",
+                list(&names, "or"),
+                count(states, "state")
+            )
+        })
         .collect()
 }
 
@@ -178,28 +194,38 @@ pub fn question(plans: &[Plan]) -> String {
     )
 }
 
-/// What was done, and what failed. A result is how many states were written.
-pub fn done(done: &[(&Plan, Result<usize, Failure>)]) -> (String, Option<Failure>) {
-    let written = done.iter().filter_map(|(_, result)| result.as_ref().ok());
-    let (objects, states) = (written.clone().count(), written.sum());
-    let text = format!(
-        "imported {} with {}",
-        count(objects, "object"),
-        count(states, "state")
-    );
-    let mut failed: Vec<_> = done
+/// What became of a plan: how many states were written.
+pub struct Imported<'a> {
+    pub plan: &'a Plan,
+    pub written: Result<usize, Failure>,
+}
+
+/// What was done.
+pub fn done(imported: &[Imported]) -> String {
+    let written: Vec<usize> = imported
         .iter()
-        .filter_map(|(plan, result)| Some((plan, result.as_ref().err()?)))
+        .filter_map(|one| one.written.as_ref().ok().copied())
+        .collect();
+    format!(
+        "imported {} with {}",
+        count(written.len(), "object"),
+        count(written.iter().sum(), "state")
+    )
+}
+
+/// What failed; none if nothing did.
+pub fn failure(imported: &[Imported]) -> Option<Failure> {
+    let mut failed: Vec<_> = imported
+        .iter()
+        .filter_map(|one| Some((one.plan, one.written.as_ref().err()?)))
         .collect();
     failed.sort_by_key(|(_, failure)| failure.exit_code());
-    let line = |(plan, failure): &(&&Plan, &Failure)| {
-        format!("{}/{}: {failure}", plan.namespace, plan.name)
-    };
-    let lines =
-        first(&failed, line).join("\n") + "\nwritten states stay; the same command writes the rest";
-    let failure = failed.first().map(|(_, first)| match first {
+    let lines = failed
+        .iter()
+        .map(|(plan, failure)| format!("{}/{}: {failure}", plan.namespace, plan.name));
+    let lines = first(lines).join("\n") + "\nwritten states stay; the same command writes the rest";
+    Some(match failed.first()?.1 {
         Failure::Refused(_) => Failure::Refused(lines),
         _ => Failure::Unreadable(lines),
-    });
-    (text, failure)
+    })
 }

@@ -1,20 +1,21 @@
-//! Moves and dropped states in words.
+//! Moves in words.
+
+mod refusal;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use pps_core::PodState;
 use pps_core::pps::short;
-use pps_scheduler::Exclusion;
+use pps_scheduler::{Exclusion, Verdict};
 
-use super::status::{Line, enable};
-use super::text::{list, titled};
-use super::{Role, Style, Table, printable};
+pub use self::refusal::refusal;
+use super::text::{Text, list, with_pods};
+use super::{Role, Style, printable};
 use crate::Failure;
 use crate::cluster::write::WriteError;
 use crate::decide::command_line::CommandLine;
-use crate::decide::forget::Drops;
-use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected};
+use crate::decide::move_pod::{Obstacle, PodMove, Removal, Selected};
 use crate::decide::placement::Landing;
 use crate::decide::way_out::WayOut;
 use crate::snapshot::{Namespaces, Pod, Unread};
@@ -37,52 +38,74 @@ pub fn describe(state: Option<&PodState>) -> String {
         .join(", ")
 }
 
+/// What a move does.
 pub fn plan(one: &PodMove, style: Style) -> String {
-    let from = match (one.from(), one.is_stranded) {
-        _ if one.present.is_none() => "no Pod runs now".into(),
-        (None, _) => "no node: it is Pending".into(),
-        (Some(node), true) => format!("{node}, which does not exist any more"),
-        (Some(node), false) => node.to_owned(),
-    };
-    let landing = one
-        .forecast
-        .as_ref()
-        .map(Landing::of)
-        .filter(|landing| !landing.is_nowhere());
-    let to = match (&one.to, landing) {
-        (Some(to), _) => to.clone(),
-        (None, Some(landing)) => format!("any node: {landing}"),
-        (None, None) => "any node".into(),
-    };
-    let mut lines = vec![("from", from), ("to", to)];
+    let mut text = Text::new(style);
+    text.heading(&format!(
+        "Move Pod {} in namespace {}",
+        one.pod, one.namespace
+    ));
+    text.value("from", &origin(one));
+    text.value("to", &destination(one));
     let given_up: Vec<_> = one
         .gives_up()
         .iter()
         .map(|(key, value)| format!("{}={value}", short(key)))
         .collect();
     if !given_up.is_empty() {
-        lines.push((
-            "gives up",
-            format!("{}, which is required now", list(&given_up, "and")),
-        ));
+        let given_up = list(&given_up, "and");
+        text.value("gives up", &format!("{given_up}, which is required now"));
     }
     let before = describe(one.before.as_ref());
     if one.changes_state() {
-        let until = if one.to.is_none() {
-            "; its node is recorded again once it is Ready"
-        } else {
-            ""
-        };
-        let becomes = format!(
-            "{} (PersistentPodState {}){until}",
-            describe(Some(&one.after())),
-            one.pps
-        );
-        lines.extend([("recorded", before), ("becomes", becomes)]);
+        text.value("recorded", &before);
+        text.value("becomes", &becomes(one));
     } else {
-        lines.push(("recorded", format!("{before}, unchanged")));
+        text.value("recorded", &format!("{before}, unchanged"));
     }
-    let then = match one.removal {
+    text.value("then", then(one));
+    text.into_lines()
+}
+
+fn origin(one: &PodMove) -> String {
+    if one.present.is_none() {
+        return "no Pod runs now".to_owned();
+    }
+    match one.from() {
+        None => "no node: it is Pending".to_owned(),
+        Some(node) if one.is_stranded => format!("{node}, which does not exist any more"),
+        Some(node) => node.to_owned(),
+    }
+}
+
+fn destination(one: &PodMove) -> String {
+    if let Some(to) = &one.to {
+        return to.clone();
+    }
+    let landing = one.forecast.as_ref().map(Landing::of);
+    match landing.filter(|landing| !landing.is_nowhere()) {
+        Some(landing) => format!("any node: {landing}"),
+        None => "any node".to_owned(),
+    }
+}
+
+/// The state that is recorded instead.
+fn becomes(one: &PodMove) -> String {
+    let until = if one.to.is_none() {
+        "; its node is recorded again once it is Ready"
+    } else {
+        ""
+    };
+    format!(
+        "{} (PersistentPodState {}){until}",
+        describe(Some(&one.after())),
+        one.pps
+    )
+}
+
+/// What happens to the Pod after the write.
+fn then(one: &PodMove) -> &'static str {
+    match one.removal {
         Removal::Evict if one.is_stranded => {
             "the Pod is evicted; its node is gone, so Kubernetes deletes it within about a minute, \
              and its controller creates it again"
@@ -94,13 +117,7 @@ pub fn plan(one: &PodMove, style: Style) -> String {
         }
         Removal::Stay => "the Pod stays, and is recorded there",
         Removal::Unneeded => "its controller creates it",
-    };
-    lines.push(("then", then.to_owned()));
-    titled(
-        style,
-        &format!("Move Pod {} in namespace {}", one.pod, one.namespace),
-        &lines,
-    )
+    }
 }
 
 pub fn notes(one: &PodMove, unread_nodes: Option<&Unread>) -> Vec<String> {
@@ -110,8 +127,10 @@ pub fn notes(one: &PodMove, unread_nodes: Option<&Unread>) -> Vec<String> {
         .filter(|_| one.removal != Removal::Stay)
     else {
         let unread = unread_nodes.filter(|_| one.forecast.is_none() && one.present.is_some());
-        let text = |unread| format!("{unread}, so where the Pod may land is not known");
-        return unread.map(text).into_iter().collect();
+        return unread
+            .map(|unread| format!("{unread}, so where the Pod may land is not known"))
+            .into_iter()
+            .collect();
     };
     let caveats = forecast
         .caveats
@@ -133,13 +152,8 @@ pub fn notes(one: &PodMove, unread_nodes: Option<&Unread>) -> Vec<String> {
 }
 
 pub fn obstacle(one: &PodMove) -> Option<String> {
-    let reasons = |node: &str, all: &[Exclusion]| {
-        all.iter()
-            .map(|one| format!("\n- {node}: {one}"))
-            .collect::<Vec<_>>()
-            .concat()
-    };
-    let (pod, to) = (&one.pod, one.to.as_deref().unwrap_or_default());
+    let pod = &one.pod;
+    let to = one.to.as_deref().unwrap_or_default();
     Some(match one.obstacle.as_ref()? {
         Obstacle::Excluded(exclusions) => {
             format!(
@@ -151,8 +165,7 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
             let nodes = one
                 .forecast
                 .as_ref()
-                .map(|forecast| list(&forecast.may_land_on, "or"));
-            let nodes = nodes
+                .map(|forecast| list(&forecast.may_land_on, "or"))
                 .filter(|nodes| !nodes.is_empty())
                 .unwrap_or_else(|| "no node".into());
             format!(
@@ -161,95 +174,34 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
                 one.pps
             )
         }
-        Obstacle::NoNode(exclusions, way_out) => {
-            let mut text = match way_out {
-                Some(WayOut { values, flags, .. }) if !flags.is_empty() => format!(
-                    "no node with {} can take Pod {pod}, and{flags} gives that up:",
-                    list(values, "and")
-                ),
-                _ => format!("no node can take Pod {pod}:"),
-            };
-            text.extend(
-                exclusions
-                    .iter()
-                    .take(MAX_NODES)
-                    .map(|(node, all)| reasons(node, all)),
-            );
-            if exclusions.len() > MAX_NODES {
-                let _ = write!(text, "\n- and {} more nodes", exclusions.len() - MAX_NODES);
-            }
-            text
-        }
+        Obstacle::NoNode { excluded, way_out } => no_node(pod, excluded, way_out.as_ref()),
     })
 }
 
-pub fn refusal(refusal: Refusal, commands: &CommandLine) -> Failure {
-    match refusal {
-        Refusal::Unread(unread) => Failure::Unread(unread),
-        Refusal::UnreadablePps { pps, why } => {
-            Failure::Refused(format!("PersistentPodState {pps} cannot be read: {why}"))
-        }
-        Refusal::NoPod { namespace, pod } => Failure::Usage(format!(
-            "there is no Pod {pod} in namespace {namespace}, and it has no recorded state"
-        )),
-        Refusal::NoController { pod } => {
-            Failure::Refused(format!("Pod {pod} has no controller to create it again"))
-        }
-        Refusal::NoWorkload { pod, workload } => {
-            let (kind, name) = (&workload.kind, &workload.name);
-            Failure::Refused(format!(
-                "create {kind} {name} first: nothing else would create Pod {pod} again"
-            ))
-        }
-        Refusal::NotGoverned {
-            pod,
-            workload,
-            waits,
-        } => {
-            let (kind, name) = (&workload.kind, &workload.name);
-            Failure::Refused(if waits {
-                format!(
-                    "Pod {pod} waits for the state that was injected when it was created, and no \
-                     PersistentPodState names {kind} {name} any more: {} has it created again \
-                     without that",
-                    commands.kubectl_in(&format!("delete pod {pod}"), &workload.namespace)
-                )
-            } else {
-                format!(
-                    "no PersistentPodState names {kind} {name}: nothing pins Pod {pod}, and the \
-                     scheduler chooses whenever it is created again"
-                )
-            })
-        }
-        Refusal::NotEnabled { namespace } => {
-            let Line { text, command } = enable(&namespace, commands);
-            Failure::Refused(format!("{text}: {command}"))
-        }
-        Refusal::NotWanted {
-            pod,
-            workload,
-            replicas,
-            is_terminating,
-        } => {
-            let why = if is_terminating {
-                "being deleted".into()
-            } else {
-                format!("replicas: {replicas}")
-            };
-            let (kind, name) = (&workload.kind, &workload.name);
-            Failure::Refused(format!(
-                "{kind} {name} ({why}) does not want Pod {pod}, and would not create it again"
-            ))
-        }
-        Refusal::AmbiguousKey { word, keys } => Failure::Usage(format!(
-            "{word} may mean each of {}: name one",
-            keys.join(", ")
-        )),
-        Refusal::UnknownKey { word, keys } => Failure::Usage(format!(
-            "no PersistentPodState names the node label {word}; named are: {}",
-            keys.join(", ")
-        )),
+fn no_node(pod: &str, excluded: &[Verdict], way_out: Option<&WayOut>) -> String {
+    let mut text = match way_out {
+        Some(WayOut { values, flags, .. }) if !flags.is_empty() => format!(
+            "no node with {} can take Pod {pod}, and{flags} gives that up:",
+            list(values, "and")
+        ),
+        _ => format!("no node can take Pod {pod}:"),
+    };
+    for verdict in excluded.iter().take(MAX_NODES) {
+        text += &reasons(&verdict.node, &verdict.exclusions);
     }
+    if excluded.len() > MAX_NODES {
+        let _ = write!(text, "\n- and {} more nodes", excluded.len() - MAX_NODES);
+    }
+    text
+}
+
+/// Why a node cannot take a Pod, each reason in a line of its own.
+fn reasons(node: &str, exclusions: &[Exclusion]) -> String {
+    let mut text = String::new();
+    for exclusion in exclusions {
+        let _ = write!(text, "\n- {node}: {exclusion}");
+    }
+    text
 }
 
 /// The move is no longer as it was shown.
@@ -273,12 +225,12 @@ pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
 }
 
 pub fn not_selected(selected: &Selected, namespaces: &Namespaces) -> Vec<String> {
-    let not_governed = named(
+    let not_governed = with_pods(
         "not moved, because no PersistentPodState governs them",
         &selected.not_governed,
         namespaces,
     );
-    let returning = named(
+    let returning = with_pods(
         "not moved, because they come back by themselves",
         &selected.returning,
         namespaces,
@@ -286,19 +238,9 @@ pub fn not_selected(selected: &Selected, namespaces: &Namespaces) -> Vec<String>
     not_governed.into_iter().chain(returning).collect()
 }
 
-/// A text and all Pods for which nothing is done: nothing else names them. None without Pods.
-fn named(text: &str, pods: &[PodName], namespaces: &Namespaces) -> Option<String> {
-    let name = |(namespace, pod): &PodName| match namespaces {
-        Namespaces::All => format!("{namespace}/{pod}"),
-        Namespaces::One(_) => pod.clone(),
-    };
-    let names = pods.iter().map(name).collect::<Vec<_>>().join(", ");
-    (!pods.is_empty()).then(|| format!("{text}: {names}"))
-}
-
 /// The Pods after the Pod whose move failed.
 pub fn rest(moves: &[PodMove], namespaces: &Namespaces) -> Option<String> {
-    named(
+    with_pods(
         "not moved",
         &moves.iter().map(PodMove::name).collect::<Vec<_>>(),
         namespaces,
@@ -313,11 +255,12 @@ pub fn waiting(one: &PodMove) -> String {
 }
 
 pub fn timed_out(one: &PodMove, waited: Duration, commands: &CommandLine) -> Failure {
-    let (seconds, explain) = (waited.as_secs(), explain(one, commands));
     Failure::Refused(format!(
-        "waited {seconds} s in vain until Pod {} is created again, Ready and recorded; to find \
-         out why: {explain}",
-        one.pod
+        "waited {} s in vain until Pod {} is created again, Ready and recorded; to find out why: \
+         {}",
+        waited.as_secs(),
+        one.pod,
+        explain(one, commands)
     ))
 }
 
@@ -371,44 +314,4 @@ pub fn event(one: &PodMove, before: Option<&PodState>, after: Option<&PodState>)
         describe(before),
         describe(after)
     )
-}
-
-pub fn drops(drops: &Drops, style: Style) -> String {
-    let mut table = Table::new(style, &["NAMESPACE", "PPS", "POD", "RECORDED"]);
-    for ((namespace, pps), states) in &drops.objects {
-        for (pod, state) in states {
-            let state = describe(Some(state));
-            table.row(&[
-                (namespace, None),
-                (pps, None),
-                (pod, None),
-                (&state, Some(Role::Bad)),
-            ]);
-        }
-    }
-    table.render()
-}
-
-pub fn drop_notes(drops: &Drops, namespaces: &Namespaces) -> Vec<String> {
-    let ready = "not dropped, because the Pods are Ready and would be recorded again within \
-                 seconds; move them";
-    let pending = "Pending, and created with the state that is dropped; delete the Pods to have \
-                   them created again";
-    let pods = [
-        named(ready, &drops.ready, namespaces),
-        named(pending, &drops.pending, namespaces),
-    ];
-    let unrecorded = drops
-        .unrecorded
-        .iter()
-        .map(|pod| format!("there is no recorded state of Pod {pod}"));
-    let unreadable = drops
-        .unreadable
-        .iter()
-        .map(|(pps, error)| format!("PersistentPodState {pps}: {error}"));
-    pods.into_iter()
-        .flatten()
-        .chain(unrecorded)
-        .chain(unreadable)
-        .collect()
 }

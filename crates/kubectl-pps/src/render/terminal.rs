@@ -67,6 +67,14 @@ impl Style {
 
 const MIN_WIDTH: usize = 60;
 
+/// What follows after the user was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    GoOn,
+    /// The command ends so, without a change.
+    End(Outcome),
+}
+
 /// Where the program's output goes, and where answers come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
@@ -77,7 +85,8 @@ pub struct Terminal {
 
 impl Terminal {
     pub fn of_process() -> Self {
-        let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let stdout = io::stdout().is_terminal();
+        let stderr = io::stderr().is_terminal();
         let width = terminal_size::terminal_size()
             .map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
         let style = |choice, is_terminal| Style {
@@ -124,20 +133,19 @@ impl Terminal {
         self.say(&self.errors.labelled(Role::Bad, "error:", text));
     }
 
-    /// None if the user, or the command line, agrees to the change; else how the command ends.
-    /// `outcome` is that of a dry run.
+    /// Whether the user, or the command line, agrees to the change. `outcome` is that of a dry run.
     pub fn ask(
         &self,
         question: &str,
         consent: Consent,
         outcome: Outcome,
-    ) -> Result<Option<Outcome>, Failure> {
+    ) -> Result<Answer, Failure> {
         if consent.dry_run {
             self.say("dry run: nothing was changed");
-            return Ok(Some(outcome));
+            return Ok(Answer::End(outcome));
         }
         if consent.yes {
-            return Ok(None);
+            return Ok(Answer::GoOn);
         }
         if !self.is_interactive {
             return Err(Failure::Usage(
@@ -151,10 +159,10 @@ impl Terminal {
         let mut answer = String::new();
         let read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
         if read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-            return Ok(None);
+            return Ok(Answer::GoOn);
         }
         self.say("nothing was changed");
-        Ok(Some(Outcome::NotWell))
+        Ok(Answer::End(Outcome::NotWell))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::fmt::{self, Write as _};
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
+use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement, presets};
+use pps_recorder::facts::NamespacedName;
 
 use super::{Role, Style, printable, wrap};
 use crate::decide::placement::Landing;
+use crate::snapshot::Namespaces;
 
 /// The width of a line where the terminal does not say how wide it is.
 const WIDTH: usize = 100;
@@ -87,7 +89,8 @@ impl Text {
 
     /// A sentence with the next command. The command is never broken, so that it can be copied.
     pub(super) fn command(&mut self, begin: &str, sentence: &str, command: &str) {
-        let (sentence, command) = (printable(sentence), printable(command));
+        let sentence = printable(sentence);
+        let command = printable(command);
         let painted = self.style.paint(Role::Strong, &command);
         let indent = begin.chars().count();
         if indent + sentence.chars().count() + command.chars().count() + 2 <= self.width {
@@ -98,19 +101,71 @@ impl Text {
         let _ = writeln!(self.lines, "{}  {painted}", " ".repeat(indent));
     }
 
+    /// The first line of an answer.
+    pub(super) fn heading(&mut self, heading: &str) {
+        self.push(&(self.style.paint(Role::Strong, &printable(heading)) + "\n"));
+    }
+
     pub(super) fn title(&mut self, title: &str) {
         let _ = writeln!(self.lines, "\n{}", self.style.paint(Role::Strong, title));
     }
+
+    /// A line of a list of values: `  from      node-1`.
+    pub(super) fn value(&mut self, name: &str, value: &str) {
+        self.sentence(&format!("  {name:<10}"), None, value);
+    }
 }
 
-/// A heading and titled lines.
-pub fn titled(style: Style, heading: &str, lines: &[(&str, String)]) -> String {
-    let mut text = Text::new(style);
-    text.push(&(style.paint(Role::Strong, &printable(heading)) + "\n"));
-    for (title, sentence) in lines {
-        text.sentence(&format!("  {title:<10}"), None, sentence);
+/// `not moved: db-0, db-1`: names all Pods, since nothing else names them. None without Pods.
+pub(super) fn with_pods(
+    text: &str,
+    pods: &[NamespacedName],
+    namespaces: &Namespaces,
+) -> Option<String> {
+    let names: Vec<String> = pods
+        .iter()
+        .map(|pod| match namespaces {
+            Namespaces::All => pod.to_string(),
+            Namespaces::One(_) => pod.name.to_string(),
+        })
+        .collect();
+    (!names.is_empty()).then(|| format!("{text}: {}", names.join(", ")))
+}
+
+/// A text of a table, and how it is shown. A text that is empty is shown as `-`.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    text: String,
+    role: Option<Role>,
+}
+
+impl Cell {
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self::new(text, None)
     }
-    text.into_lines()
+
+    pub fn new(text: impl Into<String>, role: impl Into<Option<Role>>) -> Self {
+        Self {
+            text: text.into(),
+            role: role.into(),
+        }
+    }
+
+    fn shown(&self) -> comfy_table::Cell {
+        let cell = if self.text.is_empty() {
+            comfy_table::Cell::new("-")
+        } else {
+            comfy_table::Cell::new(printable(&self.text))
+        };
+        match self.role {
+            Some(Role::Good) => cell.fg(Color::DarkGreen),
+            Some(Role::Warning) => cell.fg(Color::DarkYellow),
+            Some(Role::Bad) => cell.fg(Color::DarkRed),
+            Some(Role::Strong) => cell.add_attribute(Attribute::Bold),
+            Some(Role::Dim) => cell.add_attribute(Attribute::Dim),
+            None => cell,
+        }
+    }
 }
 
 /// A table without lines, with a header in capitals.
@@ -139,7 +194,7 @@ impl Table {
         inner.set_header(
             header
                 .iter()
-                .map(|title| Cell::new(title).set_alignment(CellAlignment::Left)),
+                .map(|title| comfy_table::Cell::new(title).set_alignment(CellAlignment::Left)),
         );
         for column in inner.column_iter_mut() {
             column.set_padding((0, 2));
@@ -147,25 +202,8 @@ impl Table {
         Self(inner)
     }
 
-    /// Adds a row. A text that is empty is shown as `-`.
-    pub fn row(&mut self, cells: &[(&str, Option<Role>)]) {
-        let cell = |(text, role): &(&str, Option<Role>)| {
-            let text = if text.is_empty() {
-                "-".to_owned()
-            } else {
-                printable(text)
-            };
-            let cell = Cell::new(text);
-            match role {
-                Some(Role::Good) => cell.fg(Color::DarkGreen),
-                Some(Role::Warning) => cell.fg(Color::DarkYellow),
-                Some(Role::Bad) => cell.fg(Color::DarkRed),
-                Some(Role::Strong) => cell.add_attribute(Attribute::Bold),
-                Some(Role::Dim) => cell.add_attribute(Attribute::Dim),
-                None => cell,
-            }
-        };
-        let cells: Vec<Cell> = cells.iter().map(cell).collect();
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let cells: Vec<_> = cells.into_iter().map(|cell| cell.shown()).collect();
         self.0.add_row(cells);
     }
 
@@ -189,11 +227,11 @@ impl Landing {
     }
 
     fn best_and_rest(&self) -> String {
-        let (best, others) = (list(self.favourites(), "or"), self.others());
-        if others.is_empty() {
+        let best = list(self.favourites(), "or");
+        if self.others().is_empty() {
             best
         } else {
-            format!("{best}; {} could take it too", list(others, "and"))
+            format!("{best}; {} could take it too", list(self.others(), "and"))
         }
     }
 }
@@ -226,8 +264,8 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_texts() {
         let mut table = Table::new(Style::PLAIN, &["POD", "NODE"]);
-        table.row(&[("db-0", None), ("node-1", Some(Role::Good))]);
-        table.row(&[("a-long-name-0", None), ("", None)]);
+        table.row([Cell::plain("db-0"), Cell::new("node-1", Role::Good)]);
+        table.row([Cell::plain("a-long-name-0"), Cell::plain("")]);
         assert_eq!(
             table.render(),
             "POD            NODE\ndb-0           node-1\na-long-name-0  -\n"
@@ -246,8 +284,11 @@ mod tests {
             );
             let advice =
                 "free capacity or bring the node back, or move the Pod to another node with move";
-            table.row(&[("db-0", Some(Role::Bad)), (advice, Some(Role::Warning))]);
-            table.row(&[(&"x".repeat(90), None), ("short", None)]);
+            table.row([
+                Cell::new("db-0", Role::Bad),
+                Cell::new(advice, Role::Warning),
+            ]);
+            table.row([Cell::plain("x".repeat(90)), Cell::plain("short")]);
             let text = table.render();
             for line in text.lines() {
                 let visible = line
@@ -270,12 +311,12 @@ mod tests {
         };
         let becomes = "ip=10.0.0.7, without a node (PersistentPodState db); its node is recorded \
                        again once it is Ready";
+        let mut text = Text::new(style);
+        text.heading("Move Pod db-0");
+        text.value("from", "node-1");
+        text.value("becomes", becomes);
         assert_eq!(
-            titled(
-                style,
-                "Move Pod db-0",
-                &[("from", "node-1".into()), ("becomes", becomes.into())]
-            ),
+            text.into_lines(),
             "Move Pod db-0\n  from      node-1\n  becomes   ip=10.0.0.7, without a node \
              (PersistentPodState\n            db); its node is recorded again once it is Ready\n"
         );
@@ -283,11 +324,8 @@ mod tests {
 
     #[test]
     fn nodes_are_named_up_to_six_and_counted_beyond() {
-        let names = |nodes: &[&str]| {
-            nodes
-                .iter()
-                .map(|node| (*node).to_owned())
-                .collect::<Vec<_>>()
+        let names = |nodes: &[&str]| -> Vec<String> {
+            nodes.iter().map(|node| (*node).to_owned()).collect()
         };
         let would = |best: &[&str], others: &[&str]| {
             Landing::new(names(best), names(others)).would("start on")

@@ -12,9 +12,9 @@ use crate::cluster::read::Wanted;
 use crate::cluster::write::{self, Note, WriteError};
 use crate::cluster::{Client, connect};
 use crate::decide::forget::{Drops, decide};
-use crate::render::Terminal;
-use crate::render::move_pod as text;
+use crate::render::forget as text;
 use crate::render::text::count;
+use crate::render::{Answer, Terminal};
 use crate::snapshot::{Namespaces, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
@@ -37,7 +37,7 @@ pub(super) async fn run(
     if !drops.objects.is_empty() {
         terminal.print(&text::drops(&drops, terminal.style()))?;
     }
-    for note in text::drop_notes(&drops, &namespaces) {
+    for note in text::notes(&drops, &namespaces) {
         terminal.note(&note);
     }
     if drops.objects.is_empty() {
@@ -53,20 +53,17 @@ pub(super) async fn run(
         return Ok(outcome);
     }
     let shown = drops.count();
-    if let Some(ended) = terminal.ask(
-        &format!("Drop {}?", count(shown, STATE)),
-        args.consent,
-        outcome,
-    )? {
-        return Ok(ended);
+    let question = format!("Drop {}?", count(shown, STATE));
+    if let Answer::End(outcome) = terminal.ask(&question, args.consent, outcome)? {
+        return Ok(outcome);
     }
     if !args.consent.yes {
         // The answer may have come long after the cluster was read.
         drops.retain(&read_and_decide(args, client, &namespaces).await?.1);
     }
     let mut dropped = 0;
-    for ((namespace, name), states) in &drops.objects {
-        let address = Address::of(&snapshot, namespace, name);
+    for (object, states) in &drops.objects {
+        let address = Address::of(&snapshot, &object.namespace, &object.name);
         let failed = |failure: Failure| {
             failure.with(&format!("{} dropped before that", count(dropped, STATE)))
         };

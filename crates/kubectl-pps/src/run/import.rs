@@ -19,10 +19,10 @@ use crate::args::{Connection, Import};
 use crate::cluster::read::{Wanted, serves};
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::cluster::{Client, connect};
-use crate::decide::import::{Action, Options, Plan, absent_values, next_write, plan, read};
-use crate::render::Terminal;
-use crate::render::import as show;
-use crate::snapshot::{Namespaces, Resource};
+use crate::decide::import::{Action, Entry, Options, Plan, absent_values, next_write, plan, read};
+use crate::render::import::{self as show, Imported};
+use crate::render::{Answer, Terminal};
+use crate::snapshot::{Namespaces, Resource, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
 const MAX_FILE: usize = 64 << 20;
@@ -42,46 +42,16 @@ pub(super) async fn run(
         drop_keys: args.drop_key.clone(),
     };
     let name = file_name(&args.file);
-    let entries = read(&objects, &options).map_err(|flaws| show::flaws(&name, &flaws))?;
-    let namespaces: BTreeSet<&str> = entries.iter().map(|entry| entry.pps.namespace()).collect();
-    let namespaces = match namespaces.iter().collect::<Vec<_>>().as_slice() {
-        [] => {
-            return Err(Failure::Refused(format!(
-                "{name}: there is nothing to import"
-            )));
-        }
-        [namespace] => Namespaces::One((**namespace).to_owned()),
-        _ => Namespaces::All,
+    let entries = read(&objects, &options).map_err(|flawed| show::flaws(&name, &flawed))?;
+    let Some(namespaces) = namespaces_of(&entries) else {
+        let text = format!("{name}: there is nothing to import");
+        return Err(Failure::Refused(text));
     };
-    let wanted = Wanted {
-        pods: true,
-        workloads: true,
-        ..Wanted::default()
-    };
-    let snapshot = read_confirmed(client, &namespaces, wanted).await?;
-    snapshot.require(Resource::PersistentPodStates)?;
-    // Without the Pods, the state of a Ready Pod could be overwritten.
-    snapshot.require(Resource::Pods)?;
-    snapshot.require_workloads()?;
+    let snapshot = read_cluster(client, &namespaces).await?;
     let api_version = served_version(client).await?;
     let plans = plan(&entries, &snapshot, args.overwrite);
-    terminal.print(&show::plans(terminal.style(), &plans))?;
-    for note in plans.iter().flat_map(show::notes) {
-        terminal.note(&note);
-    }
-    // The right to list nodes is needed for nothing else.
-    if let Some(nodes) = snapshot
-        .nodes
-        .as_ref()
-        .filter(|_| snapshot.unread(Resource::Nodes).is_none())
-    {
-        for note in show::absent_values(&absent_values(&plans, nodes)) {
-            terminal.note(&note);
-        }
-    }
-    let is_refused =
-        |plan: &Plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty();
-    let outcome = if plans.iter().any(is_refused) {
+    show_plans(&plans, &snapshot, terminal)?;
+    let outcome = if plans.iter().any(leaves_out) {
         Outcome::NotWell
     } else {
         Outcome::Well
@@ -91,30 +61,74 @@ pub(super) async fn run(
         terminal.say("nothing to do");
         return Ok(outcome);
     }
-    if let Some(ended) = terminal.ask(&show::question(&plans), args.consent, outcome)? {
-        return Ok(ended);
+    if let Answer::End(outcome) = terminal.ask(&show::question(&plans), args.consent, outcome)? {
+        return Ok(outcome);
     }
     let writer = Writer {
         client,
         terminal,
         api_version,
     };
-    let done: Vec<(&Plan, Result<usize, Failure>)> = futures::stream::iter(writes)
-        .map(async |plan| (plan, writer.write(plan).await))
-        .buffer_unordered(WRITERS)
-        .collect()
-        .await;
-    let (written, failure) = show::done(&done);
-    terminal.say(&written);
-    if done.iter().any(|(plan, written)| {
-        written
-            .as_ref()
-            .is_ok_and(|states| *states < plan.changes.len())
-    }) {
+    let imported = writer.write_all(writes).await;
+    terminal.say(&show::done(&imported));
+    let has_changed = imported.iter().any(|one| {
+        let planned = one.plan.changes.len();
+        one.written.as_ref().is_ok_and(|states| *states < planned)
+    });
+    if has_changed {
         terminal.note("states that have changed meanwhile stay; the same command shows them");
-        return failure.map_or(Ok(Outcome::NotWell), Err);
     }
-    failure.map_or(Ok(outcome), Err)
+    match show::failure(&imported) {
+        Some(failure) => Err(failure),
+        None if has_changed => Ok(Outcome::NotWell),
+        None => Ok(outcome),
+    }
+}
+
+/// The namespaces of the objects; none without an object.
+fn namespaces_of(entries: &[Entry]) -> Option<Namespaces> {
+    let names: BTreeSet<&str> = entries.iter().map(|entry| entry.pps.namespace()).collect();
+    let first = names.first()?;
+    Some(if names.len() == 1 {
+        Namespaces::One((*first).to_owned())
+    } else {
+        Namespaces::All
+    })
+}
+
+async fn read_cluster(client: &Client, namespaces: &Namespaces) -> Result<Snapshot, Failure> {
+    let wanted = Wanted {
+        pods: true,
+        workloads: true,
+        ..Wanted::default()
+    };
+    let snapshot = read_confirmed(client, namespaces, wanted).await?;
+    snapshot.require(Resource::PersistentPodStates)?;
+    // Without the Pods, the state of a Ready Pod could be overwritten.
+    snapshot.require(Resource::Pods)?;
+    snapshot.require_workloads()?;
+    Ok(snapshot)
+}
+
+fn show_plans(plans: &[Plan], snapshot: &Snapshot, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.print(&show::plans(terminal.style(), plans))?;
+    for note in plans.iter().flat_map(show::notes) {
+        terminal.note(&note);
+    }
+    // The right to list nodes is needed for nothing else.
+    if let Some(nodes) = &snapshot.nodes
+        && snapshot.unread(Resource::Nodes).is_none()
+    {
+        for note in show::absent_values(&absent_values(plans, nodes)) {
+            terminal.note(&note);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the object, or a state of it, is not imported.
+fn leaves_out(plan: &Plan) -> bool {
+    matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty()
 }
 
 /// The objects of a file, and of the lists in it; `-` is standard input.
@@ -134,11 +148,13 @@ fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
         )));
     }
     // JSON is YAML too. Unlike a JSON reader, the YAML reader refuses duplicate keys.
-    let documents = parse_up_to(&decode(&bytes).map_err(failure)?, max_bytes).map_err(|error| {
-        let (line, column) = (error.place.line, error.place.column);
+    let text = decode(&bytes).map_err(failure)?;
+    let documents = parse_up_to(&text, max_bytes).map_err(|error| {
         Failure::Usage(format!(
-            "{}:{line}:{column}: {}",
+            "{}:{}:{}: {}",
             file_name(path),
+            error.place.line,
+            error.place.column,
             error.message
         ))
     })?;
@@ -178,6 +194,17 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    async fn write_all<'a>(&self, plans: Vec<&'a Plan>) -> Vec<Imported<'a>> {
+        futures::stream::iter(plans)
+            .map(async |plan| Imported {
+                plan,
+                written: self.write(plan).await,
+            })
+            .buffer_unordered(WRITERS)
+            .collect()
+            .await
+    }
+
     async fn write(&self, plan: &Plan) -> Result<usize, Failure> {
         let address = Address::new(&plan.namespace, &plan.name, self.api_version);
         let mut object = match &plan.action {

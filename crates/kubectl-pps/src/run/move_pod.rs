@@ -7,15 +7,17 @@ mod steps;
 
 use std::time::Duration;
 
+use pps_recorder::facts::NamespacedName;
+
 use self::steps::{Budget, Steps};
 use super::{commands, namespaces, read_confirmed};
 use crate::args::{Connection, Move};
 use crate::cluster::read::Wanted;
 use crate::cluster::{Client, connect};
 use crate::decide::command_line::CommandLine;
-use crate::decide::move_pod::{PodMove, PodName, Request, decide, order, require_keys, select};
+use crate::decide::move_pod::{PodMove, Request, decide, order, require_keys, select};
 use crate::render::move_pod as text;
-use crate::render::{Terminal, printable};
+use crate::render::{Answer, Terminal, printable};
 use crate::snapshot::{Namespaces, Node, Resource, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
@@ -63,7 +65,7 @@ pub(super) async fn run(
     } else {
         args.pods
             .iter()
-            .map(|pod| (namespace.to_owned(), pod.clone()))
+            .map(|pod| NamespacedName::new(namespace, pod.as_str()))
             .collect()
     };
     job.move_pods(&snapshot, &pods).await
@@ -96,26 +98,22 @@ impl Job<'_> {
     fn decide(
         &self,
         snapshot: &Snapshot,
-        (namespace, pod): &PodName,
+        name: &NamespacedName,
     ) -> Result<Option<PodMove>, Failure> {
-        let Move {
-            any,
-            drop_annotations,
-            ..
-        } = self.args;
-        let (to, drop_annotations) = (self.destination(snapshot)?, *drop_annotations);
+        let to = self.destination(snapshot)?;
         let request = Request {
-            namespace,
-            pod,
+            namespace: &name.namespace,
+            pod: &name.name,
             to,
-            any,
-            drop_annotations,
+            any: &self.args.any,
+            drop_annotations: self.args.drop_annotations,
         };
         let decided =
             decide(snapshot, &request).map_err(|why| text::refusal(why, &self.commands))?;
         if let (None, Some(to)) = (&decided, to) {
             self.terminal.print(&format!(
-                "Pod {pod} is on {} already\n",
+                "Pod {} is on {} already\n",
+                name.name,
                 printable(to.name())
             ))?;
         }
@@ -123,7 +121,11 @@ impl Job<'_> {
     }
 
     /// Plans all moves, asks once, and makes one after the other.
-    async fn move_pods(&self, snapshot: &Snapshot, pods: &[PodName]) -> Result<Outcome, Failure> {
+    async fn move_pods(
+        &self,
+        snapshot: &Snapshot,
+        pods: &[NamespacedName],
+    ) -> Result<Outcome, Failure> {
         let (args, terminal) = (self.args, self.terminal);
         let (moves, mut refused) = self.plan(snapshot, pods).await?;
         // The exit code does not depend on the order of the names.
@@ -163,8 +165,8 @@ impl Job<'_> {
         } else {
             Outcome::NotWell
         };
-        if let Some(ended) = terminal.ask(&question, args.consent, outcome)? {
-            return Ok(ended);
+        if let Answer::End(outcome) = terminal.ask(&question, args.consent, outcome)? {
+            return Ok(outcome);
         }
         Ok(self.move_all(&moves).await?.max(outcome))
     }
@@ -174,7 +176,7 @@ impl Job<'_> {
     async fn plan(
         &self,
         snapshot: &Snapshot,
-        pods: &[PodName],
+        pods: &[NamespacedName],
     ) -> Result<(Vec<PodMove>, Vec<Failure>), Failure> {
         let (mut decided, mut moves, mut refused, mut notes) = (vec![], vec![], vec![], vec![]);
         for (number, pod) in pods.iter().enumerate() {

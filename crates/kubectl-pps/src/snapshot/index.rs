@@ -74,16 +74,13 @@ impl<'a> Index<'a> {
         for (key, all) in &mut index.targeting {
             let target = &key.target();
             let candidates = all.iter().enumerate().map(|(at, pps)| {
-                let (name, created) = (pps.name(), pps.created());
-                (
-                    Candidate {
-                        name,
-                        target,
-                        created,
-                        is_terminating: pps.is_terminating(),
-                    },
-                    at,
-                )
+                let candidate = Candidate {
+                    name: pps.name(),
+                    target,
+                    created: pps.created(),
+                    is_terminating: pps.is_terminating(),
+                };
+                (candidate, at)
             });
             let first = governing(target, candidates).unwrap_or_default();
             all[..=first].rotate_right(1);
@@ -129,7 +126,7 @@ impl<'a> Index<'a> {
     pub fn may_record(&self, pps: &Pps, pod: &Pod) -> bool {
         let records = pps
             .recording()
-            .is_none_or(|(_, reason, _)| !pps_core::reason::stops_recording(reason));
+            .is_none_or(|recording| !pps_core::reason::stops_recording(recording.reason));
         let governing = WorkloadKey::of_pod(pod).and_then(|owner| self.governing(&owner));
         records && governing.is_some_and(|governing| governing.name() == pps.name())
     }

@@ -279,6 +279,14 @@ impl Node {
     }
 }
 
+/// The condition Recording of a PersistentPodState.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recording<'a> {
+    pub is_true: bool,
+    pub reason: &'a str,
+    pub message: &'a str,
+}
+
 impl Pps {
     pub fn read(value: Value) -> Option<Self> {
         Self::keep(value, true)
@@ -297,22 +305,21 @@ impl Pps {
         serde_json::from_value(self.value["spec"].clone()).map_err(|error| error.to_string())
     }
 
-    /// The reason and the message of its condition Recording, and whether it is True.
-    pub fn recording(&self) -> Option<(bool, &str, &str)> {
-        let recording = self.condition(pps_recorder::recording::RECORDING)?;
-        let text = |field: &str| recording[field].as_str().unwrap_or_default();
-        Some((
-            recording["status"] == "True",
-            text("reason"),
-            text("message"),
-        ))
+    /// Its condition Recording.
+    pub fn recording(&self) -> Option<Recording<'_>> {
+        let condition = self.condition(pps_recorder::recording::RECORDING)?;
+        Some(Recording {
+            is_true: condition["status"] == "True",
+            reason: condition["reason"].as_str().unwrap_or_default(),
+            message: condition["message"].as_str().unwrap_or_default(),
+        })
     }
 
     /// Whether the sidecar says that the namespace is in scope. In others, nothing is recorded or
     /// injected.
     pub fn is_enabled(&self) -> bool {
         self.recording()
-            .is_none_or(|(_, reason, _)| reason != Reason::NamespaceNotEnabled.as_str())
+            .is_none_or(|recording| recording.reason != Reason::NamespaceNotEnabled.as_str())
     }
 
     /// The spec, which requires nothing where nothing is injected.

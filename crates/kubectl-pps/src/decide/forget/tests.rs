@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::snapshot::{Namespaces, Pps, forbidden};
+use crate::snapshot::{Namespaces, Pod, Pps, forbidden};
 
 fn pps(name: &str, states: &Value) -> Pps {
     Pps::read(json!({
@@ -58,8 +58,8 @@ fn dropped(drops: &Drops) -> Vec<&str> {
         .collect()
 }
 
-fn names(pods: &[PodName]) -> Vec<&str> {
-    pods.iter().map(|(_, pod)| pod.as_str()).collect()
+fn names(pods: &[NamespacedName]) -> Vec<&str> {
+    pods.iter().map(|pod| &*pod.name).collect()
 }
 
 fn on(world: &Snapshot, node: &str) -> Drops {
@@ -176,7 +176,7 @@ fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
         (dropped(&drops), drops.is_complete()),
         (vec!["web-0"], false)
     );
-    assert_eq!(drops.unreadable[0].0, "db");
+    assert_eq!(drops.unreadable[0].pps, "db");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn the_state_of_a_ready_pod_is_dropped_where_nobody_records_it() {
     object["metadata"]["name"] = "second".into();
     world.pps.extend(Pps::read(object.clone()));
     let drops = decide(&world, &["db-0".to_owned()], None).unwrap();
-    let second = ("prod".to_owned(), "second".to_owned());
+    let second = NamespacedName::new("prod", "second");
     assert_eq!(
         drops.objects.keys().collect::<Vec<_>>(),
         [&second],

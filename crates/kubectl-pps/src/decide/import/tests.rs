@@ -449,9 +449,13 @@ fn a_file_with_anything_wrong_is_not_used() {
     ];
     for (object, is_meant) in cases {
         let flaws = read(&[good.clone(), object], &options()).unwrap_err();
-        assert!(flaws[0].0 == 1 && is_meant(&flaws[0].1), "{flaws:?}");
+        assert!(flaws[0].index == 1 && is_meant(&flaws[0].flaw), "{flaws:?}");
     }
-    assert_eq!(read(&[], &options()), Err(vec![(0, Flaw::Empty)]));
+    let empty = FlawedObject {
+        index: 0,
+        flaw: Flaw::Empty,
+    };
+    assert_eq!(read(&[], &options()), Err(vec![empty]));
 }
 
 #[test]
@@ -516,17 +520,21 @@ fn required_values_that_no_node_has_are_counted() {
     let node = Node::read(json!({"metadata": {"name": "n0", "labels": {host: "n0", "zone": "a"}}}))
         .unwrap();
     let nodes = BTreeMap::from([("n0".to_owned(), node)]);
+    let label = |key: &str, value: &str| LabelValue {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
     let absent =
         |cluster: &[Value]| absent_values(&[plan_with(&file, cluster, &[], false)], &nodes);
     assert_eq!(
         absent(&[]),
-        BTreeMap::from([((host.to_owned(), "old".to_owned()), 2)]),
+        BTreeMap::from([(label(host, "old"), 2)]),
         "zone is not required"
     );
     // The object of the cluster counts, which requires the zone.
     assert_eq!(
         absent(&[pps("prod", "db", &json!({}))]),
-        BTreeMap::from([(("zone".to_owned(), "x".to_owned()), 3)])
+        BTreeMap::from([(label("zone", "x"), 3)])
     );
     assert_eq!(
         absent(std::slice::from_ref(&file)),

@@ -1,20 +1,21 @@
 //! Which Pods a node stands for.
 
+use pps_recorder::facts::NamespacedName;
 use pps_scheduler::HOSTNAME;
 
-use super::{PodName, Refusal, unread};
+use super::{Refusal, unread};
 use crate::decide::subject::Subject;
 use crate::snapshot::{Index, Pod, Resource, Snapshot};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selected {
     /// Pods to move: they run on the node, or belong there and no node can take them.
-    pub pods: Vec<PodName>,
+    pub pods: Vec<NamespacedName>,
     /// Pods that are recorded there and come back by themselves, to this node or to another node
     /// with the recorded values.
-    pub returning: Vec<PodName>,
+    pub returning: Vec<NamespacedName>,
     /// Pods on the node that no PersistentPodState governs.
-    pub not_governed: Vec<PodName>,
+    pub not_governed: Vec<NamespacedName>,
 }
 
 pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
@@ -44,7 +45,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
             _ if has_node && !subject.may_come_back() => continue,
             _ => &mut selected.pods,
         };
-        list.push((pod.namespace().to_owned(), pod.name().to_owned()));
+        list.push(NamespacedName::new(pod.namespace(), pod.name()));
     }
     for (key, all) in index
         .targeted()
@@ -70,7 +71,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
             } else {
                 &mut selected.pods
             };
-            list.push((key.namespace.clone(), name.clone()));
+            list.push(NamespacedName::new(key.namespace.as_str(), name.as_str()));
         }
     }
     Ok(selected)

@@ -461,10 +461,17 @@ fn pods_that_do_not_run_are_moved_first_and_by_ordinal() {
 fn the_nodes_that_cannot_take_a_pod_are_named() {
     let mut world = running();
     cordon(&mut world, &["node-1", "node-2", "node-3"]);
-    let Some(Obstacle::NoNode(exclusions, None)) = planned(&world, &anywhere()).obstacle else {
+    let Some(Obstacle::NoNode {
+        excluded,
+        way_out: None,
+    }) = planned(&world, &anywhere()).obstacle
+    else {
         panic!("no node can take it")
     };
-    let nodes: Vec<&str> = exclusions.iter().map(|(node, _)| node.as_str()).collect();
+    let nodes: Vec<&str> = excluded
+        .iter()
+        .map(|verdict| verdict.node.as_str())
+        .collect();
     assert_eq!(nodes, ["node-1", "node-2", "node-3"]);
     assert!(matches!(
         planned(&world, &to("node-2")).obstacle,
@@ -662,7 +669,7 @@ fn requiring(keys: &[&str]) -> Snapshot {
 
 fn way_out(snapshot: &Snapshot) -> Option<WayOut> {
     match planned(snapshot, &anywhere()).obstacle {
-        Some(Obstacle::NoNode(_, way_out)) => way_out,
+        Some(Obstacle::NoNode { way_out, .. }) => way_out,
         other => panic!("{other:?}"),
     }
 }
@@ -746,7 +753,11 @@ fn a_key_that_a_shell_would_obey_is_in_no_command() {
     world.pps = Pps::read(object).into_iter().collect();
     cordon(&mut world, &["node-1", "node-2"]);
     let one = planned(&world, &anywhere());
-    let Some(Obstacle::NoNode(_, Some(found))) = &one.obstacle else {
+    let Some(Obstacle::NoNode {
+        way_out: Some(found),
+        ..
+    }) = &one.obstacle
+    else {
         panic!("{one:?}")
     };
     assert_eq!(found.flags, " --any zone");
@@ -863,7 +874,9 @@ fn a_removed_mark_leaves_a_users_exemption() {
 
 #[test]
 fn a_node_stands_for_its_pods_and_those_that_cannot_come_back() {
-    let names = |pods: &[PodName]| pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>();
+    let names = |pods: &[NamespacedName]| -> Vec<String> {
+        pods.iter().map(|pod| pod.name.to_string()).collect()
+    };
     let mut bare = pod("web-0", Some("node-1"), None);
     bare["metadata"]["ownerReferences"][0]["name"] = "web".into();
     // Its state was injected before its PersistentPodState was deleted.

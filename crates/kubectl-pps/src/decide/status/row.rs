@@ -155,13 +155,19 @@ impl Row {
             .filter(|node| !node.is_empty())
     }
 
+    pub fn is_of_same_workload(&self, other: &Self) -> bool {
+        self.namespace == other.namespace
+            && self.workload_kind == other.workload_kind
+            && self.workload == other.workload
+    }
+
     fn concern(&self, snapshot: &Snapshot, pod: &Pod, pps: Option<&Pps>) -> Option<Concern> {
         let has = |is_meant: fn(&Drift) -> bool| self.drift.iter().any(is_meant);
         let node = snapshot.node(pod.node().unwrap_or_default());
         // A PersistentPodState that does not record has a problem of its own in the answer.
         let is_recording = || {
             pps.and_then(Pps::recording)
-                .is_some_and(|(is_recording, ..)| is_recording)
+                .is_some_and(|recording| recording.is_true)
         };
         let is_enabled = || pps.is_none_or(Pps::is_enabled);
         let is_marked = || pod.is_marked() && !pod.is_terminating() && !pod.is_finished();

@@ -251,8 +251,8 @@ pub(super) fn becomes(subject: &Subject, successor: Option<&Successor>) -> Strin
 }
 
 pub(super) fn problem(subject: &Subject) -> Option<String> {
-    let (reason, message) = subject.problem.as_ref()?.words();
-    Some(format!("{reason}: {message}"))
+    let problem = subject.problem.as_ref()?;
+    Some(format!("{}: {}", problem.reason(), problem.message()))
 }
 
 /// `zone=a and disk=ssd`

@@ -85,7 +85,7 @@ async fn with_move<T>(
         namespaces,
     };
     let one = job
-        .decide(snapshot, &("prod".to_owned(), "db-0".to_owned()))
+        .decide(snapshot, &NamespacedName::new("prod", "db-0"))
         .unwrap();
     act(&job, &one.expect("a move")).await
 }
@@ -267,7 +267,7 @@ async fn a_pod_that_has_to_be_left_alone_does_not_hold_up_the_others_of_its_node
         };
         let act = async |job: &Job<'_>, one: &PodMove| {
             let second = job
-                .decide(&pair, &("prod".to_owned(), "db-1".to_owned()))
+                .decide(&pair, &NamespacedName::new("prod", "db-1"))
                 .unwrap();
             job.move_all(&[one.clone(), second.expect("a move")]).await
         };
@@ -285,7 +285,7 @@ async fn a_pod_that_has_to_be_left_alone_does_not_hold_up_the_others_of_its_node
 
 #[tokio::test]
 async fn a_budget_may_allow_one_eviction_after_the_other() {
-    let names = ["db-0", "db-1"].map(|pod| ("prod".to_owned(), pod.to_owned()));
+    let names = ["db-0", "db-1"].map(|pod| NamespacedName::new("prod", pod));
     for (allowed, planned) in [(1, 2), (0, 0)] {
         let (pair, now) = (pair(), pair());
         let mut evictions = 0;
@@ -316,7 +316,7 @@ async fn a_budget_may_allow_one_eviction_after_the_other() {
 
 #[tokio::test]
 async fn what_is_in_the_way_is_said_before_the_api_server_is_asked() {
-    let names = [("prod".to_owned(), "db-0".to_owned())];
+    let names = [NamespacedName::new("prod", "db-0")];
     let mut world = snapshot("node-1");
     let nodes = ["node-1", "node-2"].map(|name| {
         let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
