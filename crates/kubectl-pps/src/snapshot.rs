@@ -33,17 +33,21 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The API group and the plural.
-    pub fn name(self) -> (&'static str, &'static str) {
-        match self {
-            Self::PersistentPodStates => (GROUP, PLURAL),
-            Self::Pods => ("", "pods"),
-            Self::Nodes => ("", "nodes"),
-            Self::StatefulSets => ("apps", "statefulsets"),
-            Self::KruiseStatefulSets => (GROUP, "statefulsets"),
-            Self::PersistentVolumeClaims => ("", "persistentvolumeclaims"),
-            Self::PersistentVolumes => ("", "persistentvolumes"),
-            Self::PodDisruptionBudgets => ("policy", "poddisruptionbudgets"),
+    /// The right to list the objects of a namespace; of all namespaces without one.
+    pub fn right_to_list(self, namespace: Option<&str>) -> Right {
+        let right = match self {
+            Self::PersistentPodStates => Right::new("list", GROUP, PLURAL),
+            Self::Pods => Right::new("list", "", "pods"),
+            Self::Nodes => Right::new("list", "", "nodes"),
+            Self::StatefulSets => Right::new("list", "apps", "statefulsets"),
+            Self::KruiseStatefulSets => Right::new("list", GROUP, "statefulsets"),
+            Self::PersistentVolumeClaims => Right::new("list", "", "persistentvolumeclaims"),
+            Self::PersistentVolumes => Right::new("list", "", "persistentvolumes"),
+            Self::PodDisruptionBudgets => Right::new("list", "policy", "poddisruptionbudgets"),
+        };
+        match namespace {
+            Some(namespace) => right.within(namespace),
+            None => right,
         }
     }
 
@@ -80,17 +84,13 @@ impl Unread {
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (group, plural) = self.resource.name();
-        let right = Right {
-            namespace: self.namespace.clone(),
-            ..Right::new("list", group, plural)
-        };
+        let right = self.resource.right_to_list(self.namespace.as_deref());
         f.write_str(&unreadable(&right, self.why.as_deref()))
     }
 }
 
 /// Why something could not be read: the API server's words, or none if the user lacks the right.
-pub(crate) fn unreadable(right: &pps_check::read::Right, why: Option<&str>) -> String {
+pub(crate) fn unreadable(right: &Right, why: Option<&str>) -> String {
     match why {
         None => format!("you have no permission to {right}"),
         Some(why) => format!("cannot read {}: {why}", right.object()),

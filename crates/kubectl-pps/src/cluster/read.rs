@@ -76,12 +76,7 @@ pub async fn read(
             wanted.pods,
             lists.list(Resource::Nodes, &Namespaces::All, Node::read)
         ),
-        read_if(
-            wanted.workloads,
-            lists.list(Resource::StatefulSets, namespaces, |object| Workload::read(
-                object, "apps/v1"
-            ))
-        ),
+        read_if(wanted.workloads, lists.stateful_sets(namespaces)),
         read_if(wanted.workloads, lists.kruise_workloads(namespaces)),
         read_if(
             wanted.scheduling,
@@ -99,23 +94,10 @@ pub async fn read(
     let mut unread = lists.unread.into_inner();
     unread.sort();
     unread.dedup();
-    let pps = match pps {
-        Read::Known(pps) => pps,
-        Read::Absent => return Err(Failure::NoDefinition),
-        Read::Unknown => {
-            let mut of_pps = unread
-                .iter()
-                .filter(|one| one.resource == Resource::PersistentPodStates);
-            match of_pps.find(|one| !one.is_forbidden()) {
-                Some(failed) => return Err(failed.into()),
-                None => Vec::new(),
-            }
-        }
-    };
     let mut workloads = workloads.into_known().unwrap_or_default();
     workloads.extend(kruise.into_known().unwrap_or_default());
     let mut snapshot = Snapshot {
-        pps,
+        pps: pps_or_failure(pps, &unread)?,
         pods: pods.into_known().unwrap_or_default(),
         nodes: nodes.into_known().map(by_name),
         workloads,
@@ -129,18 +111,33 @@ pub async fn read(
     snapshot.sort();
     // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a
     // right that nothing else needs, so it is tried only then.
-    let has_pods = || {
-        snapshot
-            .pods
-            .iter()
-            .any(|pod| namespaces.contains(pod.namespace()))
-    };
-    let is_empty =
-        snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
-    if let Some(namespace) = namespaces.one().filter(|_| is_empty && !has_pods()) {
+    if let Some(namespace) = namespaces.one().filter(|_| is_empty(&snapshot)) {
         require_namespace(client, namespace).await?;
     }
     Ok(snapshot)
+}
+
+/// No PersistentPodStates where the right to list them is missing.
+fn pps_or_failure(pps: Read<Vec<Pps>>, unread: &[Unread]) -> Result<Vec<Pps>, Failure> {
+    match pps {
+        Read::Known(pps) => Ok(pps),
+        Read::Absent => Err(Failure::NoDefinition),
+        Read::Unknown => {
+            let failed = unread
+                .iter()
+                .find(|one| one.resource == Resource::PersistentPodStates && !one.is_forbidden());
+            failed.map_or(Ok(Vec::new()), |failed| Err(failed.into()))
+        }
+    }
+}
+
+/// Whether nothing was found in the namespaces of the snapshot.
+fn is_empty(snapshot: &Snapshot) -> bool {
+    let mut pods = snapshot.pods.iter();
+    snapshot.pps.is_empty()
+        && snapshot.workloads.is_empty()
+        && snapshot.claims.is_empty()
+        && !pods.any(|pod| snapshot.namespaces.contains(pod.namespace()))
 }
 
 /// Fails if the API server says that there is no such namespace. Without the right to read
@@ -155,13 +152,12 @@ async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failu
     {
         return Ok(());
     }
-    let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
     let listed = reader
         .list_as(
             Right::new("list", "", "namespaces"),
             "/api/v1/namespaces",
             "",
-            take,
+            |object| object["metadata"]["name"].as_str().map(str::to_owned),
         )
         .await;
     let names = listed
@@ -225,6 +221,11 @@ struct Lists<'a> {
 }
 
 impl Lists<'_> {
+    async fn stateful_sets(&self, namespaces: &Namespaces) -> Read<Vec<Workload>> {
+        let take = |object| Workload::read(object, "apps/v1");
+        self.list(Resource::StatefulSets, namespaces, take).await
+    }
+
     /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the
     /// right to list them would get 403 in both cases, so the served kinds are read first.
     async fn kruise_workloads(&self, namespaces: &Namespaces) -> Read<Vec<Workload>> {
@@ -257,49 +258,32 @@ impl Lists<'_> {
         namespaces: &Namespaces,
         take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
-        // OpenKruise may serve only the newer version.
-        let versions: &[&str] = match resource {
-            Resource::PersistentPodStates => &["v1alpha1", "v1beta1"],
-            Resource::KruiseStatefulSets => &["v1beta1"],
-            _ => &["v1"],
+        let namespace = namespaces.one();
+        let right = resource.right_to_list(namespace);
+        let selector = match resource {
+            Resource::StatefulSets | Resource::KruiseStatefulSets => self.selector,
+            _ => "",
         };
-        let (group, plural) = resource.name();
-        let base = if group.is_empty() {
-            "/api".to_owned()
-        } else {
-            format!("/apis/{group}")
-        };
-        let namespace = namespaces.one().map(str::to_owned);
-        let within = namespaces
-            .one()
-            .map(|namespace| format!("namespaces/{namespace}/"))
-            .unwrap_or_default();
-        let right = Right {
-            namespace: namespace.clone(),
-            ..Right::new("list", group, plural)
-        };
-        let is_workload = matches!(
-            resource,
-            Resource::StatefulSets | Resource::KruiseStatefulSets
-        );
-        let selector = if is_workload { self.selector } else { "" };
-        for version in versions {
-            let path = format!("{base}/{version}/{within}{plural}");
+        for version in versions(resource) {
+            let path = path(&right, version);
             let reader = reader(self.client);
             let found = reader.list_as(right.clone(), &path, selector, &take).await;
-            let more = found.known().map_or(0, |(_, more)| *more);
-            let failures = reader
+            let mut reasons: Vec<Option<String>> = reader
                 .into_problems()
                 .into_iter()
                 .map(|problem| match problem {
                     Problem::Forbidden(_) => None,
                     Problem::Failed { why, .. } => Some(why),
-                });
-            let why = failures
-                .chain((more > 0).then(|| Some(format!("{more} objects more than are read"))));
-            let unread = why.map(|why| Unread {
+                })
+                .collect();
+            if let Read::Known((_, more)) = found
+                && more > 0
+            {
+                reasons.push(Some(format!("{more} objects more than are read")));
+            }
+            let unread = reasons.into_iter().map(|why| Unread {
                 resource,
-                namespace: namespace.clone(),
+                namespace: namespace.map(str::to_owned),
                 why,
             });
             self.unread.borrow_mut().extend(unread);
@@ -308,6 +292,30 @@ impl Lists<'_> {
             }
         }
         Read::Absent
+    }
+}
+
+/// The versions in which an API server may serve a kind: OpenKruise may serve only the newer
+/// version of PersistentPodStates.
+fn versions(resource: Resource) -> &'static [&'static str] {
+    match resource {
+        Resource::PersistentPodStates => &["v1alpha1", "v1beta1"],
+        Resource::KruiseStatefulSets => &["v1beta1"],
+        _ => &["v1"],
+    }
+}
+
+/// The path of the list to which a right belongs.
+fn path(right: &Right, version: &str) -> String {
+    let base = if right.group.is_empty() {
+        "/api".to_owned()
+    } else {
+        format!("/apis/{}", right.group)
+    };
+    let plural = &right.resource;
+    match &right.namespace {
+        Some(namespace) => format!("{base}/{version}/namespaces/{namespace}/{plural}"),
+        None => format!("{base}/{version}/{plural}"),
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
+use kube::Config;
 
 use super::*;
 use crate::args::Cli;
@@ -153,7 +154,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 fn config(flags: &str) -> Result<Config, Failure> {
     with_connection(flags, KUBECONFIG, |connection| {
-        let (mut config, _) = run(find(&connection))?;
+        let mut config = run(find(&connection))?.config;
         apply(&connection, &mut config).map(|()| config)
     })
 }
@@ -251,7 +252,7 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
             token: Some(String::new()),
             ..connection
         };
-        let mut found = run(find(&unset)).unwrap().0;
+        let mut found = run(find(&unset)).unwrap().config;
         apply(&unset, &mut found).unwrap();
         found
     });
@@ -274,11 +275,14 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
         |flags, kubeconfig| with_connection(flags, kubeconfig, |connection| run(find(&connection)));
     let found = find("--server https://c:3", empty).unwrap();
     assert_eq!(
-        (found.0.cluster_url.host(), found.1.as_str()),
+        (found.config.cluster_url.host(), found.context.as_str()),
         (Some("c"), "")
     );
     assert!(find("", empty).is_err());
     let without_context = KUBECONFIG.replace(r#""current-context": "main","#, "");
     let found = find("--server https://c:3 --user b", &without_context).unwrap();
-    assert!(found.0.auth_info.token.is_some(), "the user is not ignored");
+    assert!(
+        found.config.auth_info.token.is_some(),
+        "the user is not ignored"
+    );
 }

@@ -160,7 +160,6 @@ pub struct Note<'a> {
 
 /// Leaves an Event on an object.
 pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     let metadata = &note.about["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or("default");
     let event = Event {
@@ -184,6 +183,10 @@ pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError>
     send(client, Write::new(right, event::publish(event)))
         .await
         .map(|_| ())
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
