@@ -5,7 +5,7 @@
 
 mod commands;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
@@ -14,6 +14,7 @@ use clap_complete::Shell;
 use http::Uri;
 
 pub use self::commands::*;
+use crate::decide::command_line::Flag;
 
 /// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and
 /// moves them.
@@ -121,29 +122,29 @@ impl Connection {
     /// The flags with which another command reaches the same cluster as the same user. Left out are
     /// a token, which is a secret, and `--insecure-skip-tls-verify`, which nobody should copy
     /// unseen.
-    pub fn flags(&self) -> Vec<(&'static str, String)> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let flags = [
-            ("context", self.context.clone()),
-            ("kubeconfig", path(&self.kubeconfig)),
-            ("cluster", self.cluster.clone()),
-            ("user", self.user.clone()),
-            ("server", self.server.as_ref().map(Uri::to_string)),
-            ("certificate-authority", path(&self.certificate_authority)),
-            ("as", self.as_user.clone()),
-            ("as-uid", self.as_uid.clone()),
-        ];
-        let flags = flags
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)));
+    pub fn flags(&self) -> Vec<Flag> {
+        let mut flags = Vec::new();
+        let mut add = |name: &'static str, value: Option<String>| {
+            flags.extend(value.map(|value| Flag { name, value }));
+        };
+        add("context", self.context.clone());
+        add("kubeconfig", text(self.kubeconfig.as_deref()));
+        add("cluster", self.cluster.clone());
+        add("user", self.user.clone());
+        add("server", self.server.as_ref().map(Uri::to_string));
+        let authority = self.certificate_authority.as_deref();
+        add("certificate-authority", text(authority));
+        add("as", self.as_user.clone());
+        add("as-uid", self.as_uid.clone());
+        for group in &self.as_group {
+            add("as-group", Some(group.clone()));
+        }
         flags
-            .chain(
-                self.as_group
-                    .iter()
-                    .map(|group| ("as-group", group.clone())),
-            )
-            .collect()
     }
+}
+
+fn text(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
 }
 
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -326,26 +327,12 @@ pub fn candidates(words: &[String]) -> String {
     let command = before.iter().fold(&root, |command, word| {
         command.find_subcommand(word).unwrap_or(command)
     });
-    let is_before = |arg: &&Arg| {
-        let (long, short) = (
-            arg.get_long().map(|long| format!("--{long}")),
-            arg.get_short(),
-        );
-        let words = [long, short.map(|short| format!("-{short}"))];
-        arg.get_action().takes_values()
-            && words
-                .iter()
-                .flatten()
-                .any(|word| Some(word) == before.last())
-    };
-    let values = |arg: &Arg| {
-        arg.get_possible_values()
-            .into_iter()
-            .map(|value| value.get_name().to_owned())
-    };
     let visible = || command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let found: Vec<String> = if let Some(arg) = visible().find(is_before) {
-        values(arg).collect()
+    let option = before
+        .last()
+        .and_then(|word| visible().find(|arg| takes_value_after(arg, word)));
+    let found: Vec<String> = if let Some(option) = option {
+        values(option)
     } else if last.starts_with('-') {
         visible()
             .filter_map(|arg| arg.get_long())
@@ -360,6 +347,24 @@ pub fn candidates(words: &[String]) -> String {
     };
     let found = found.iter().filter(|one| one.starts_with(last));
     found.map(|one| one.to_owned() + "\n").collect::<String>() + ":0\n"
+}
+
+/// Whether this word is an option that the next word is the value of.
+fn takes_value_after(arg: &Arg, word: &str) -> bool {
+    let is_long = arg
+        .get_long()
+        .is_some_and(|long| word.strip_prefix("--") == Some(long));
+    let is_short = arg
+        .get_short()
+        .is_some_and(|short| word == format!("-{short}"));
+    arg.get_action().takes_values() && (is_long || is_short)
+}
+
+fn values(arg: &Arg) -> Vec<String> {
+    arg.get_possible_values()
+        .into_iter()
+        .map(|value| value.get_name().to_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -407,7 +412,7 @@ mod tests {
             .connection
             .flags()
             .iter()
-            .map(|(name, value)| format!("{name}={value}"))
+            .map(|flag| format!("{}={}", flag.name, flag.value))
             .collect();
         assert_eq!(
             flags.join(" "),

@@ -170,10 +170,12 @@ fn pod(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn server(text: &str) -> Result<Uri, String> {
-    let is_valid =
-        |url: &Uri| matches!(url.scheme_str(), Some("https" | "http")) && !text.contains('@');
-    let url = text.parse().ok().filter(is_valid);
-    url.ok_or_else(|| "use https://HOST:PORT".into())
+    match text.parse::<Uri>() {
+        Ok(url) if matches!(url.scheme_str(), Some("https" | "http")) && !text.contains('@') => {
+            Ok(url)
+        }
+        _ => Err("use https://HOST:PORT".into()),
+    }
 }
 
 /// As in kubectl, a number is one of seconds, and 0 means without an end: a day, here.
@@ -194,8 +196,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         .parse::<SignedDuration>()
         .ok()
         .and_then(|one| Duration::try_from(one).ok());
-    let hint = || "use a duration such as 90s, 2m or 1h, and at most a day".into();
-    parsed.filter(|one| *one <= MAX_TIMEOUT).ok_or_else(hint)
+    parsed
+        .filter(|one| *one <= MAX_TIMEOUT)
+        .ok_or_else(|| "use a duration such as 90s, 2m or 1h, and at most a day".into())
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! Commands that an answer names: they reach the cluster and the namespace of the answer.
 
 /// The longest list of names in one command: a longer line would be cut.
-const MOST: usize = 240;
+const MAX_LENGTH: usize = 240;
 
 /// Names in portions that fit into one command each.
 pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut portions: Vec<Vec<&str>> = Vec::new();
-    let mut length = MOST;
+    let mut length = MAX_LENGTH;
     for name in names {
         length += name.len() + 1;
-        if let Some(last) = portions.last_mut().filter(|_| length <= MOST) {
+        if let Some(last) = portions.last_mut().filter(|_| length <= MAX_LENGTH) {
             last.push(name);
         } else {
             portions.push(vec![name]);
@@ -23,8 +23,15 @@ pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
 pub struct CommandLine {
     /// The namespace that commands need not name.
     pub own_namespace: Option<String>,
-    /// The flags that name the cluster and the user, with their values.
-    pub flags: Vec<(&'static str, String)>,
+    /// The flags that name the cluster and the user.
+    pub flags: Vec<Flag>,
+}
+
+/// A flag of kubectl, with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    pub name: &'static str,
+    pub value: String,
 }
 
 impl CommandLine {
@@ -67,17 +74,21 @@ impl CommandLine {
 
     /// The flags that name the cluster.
     pub fn cluster(&self) -> String {
-        let quoted = |text: &str| {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:~".contains(c);
-            if text.chars().all(is_plain) {
-                text.to_owned()
-            } else {
-                format!("'{}'", text.replace('\'', r"'\''"))
-            }
-        };
-        let add =
-            |all: String, (name, value): &(&str, String)| all + " --" + name + " " + &quoted(value);
-        self.flags.iter().fold(String::new(), add)
+        let mut words = String::new();
+        for Flag { name, value } in &self.flags {
+            words = words + " --" + name + " " + &quoted(value);
+        }
+        words
+    }
+}
+
+/// A word that a shell reads as this text.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:~".contains(c);
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -94,7 +105,10 @@ mod tests {
         let all = portions(&names);
         assert_eq!(all.concat(), names);
         assert!(
-            all.len() > 5 && all.iter().all(|portion| portion.join(" ").len() <= MOST),
+            all.len() > 5
+                && all
+                    .iter()
+                    .all(|portion| portion.join(" ").len() <= MAX_LENGTH),
             "{all:?}"
         );
         assert_eq!(portions(&["a", "b"]), [["a", "b"]]);
@@ -113,8 +127,14 @@ mod tests {
             "kubectl pps explain db-0 -n other"
         );
         let flags = vec![
-            ("context", "my cluster".into()),
-            ("kubeconfig", "a/b".into()),
+            Flag {
+                name: "context",
+                value: "my cluster".into(),
+            },
+            Flag {
+                name: "kubeconfig",
+                value: "a/b".into(),
+            },
         ];
         let named = CommandLine {
             own_namespace: None,

@@ -2,7 +2,7 @@ use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::command_line::CommandLine;
+use crate::decide::command_line::{CommandLine, Flag};
 use crate::snapshot::{Namespaces, Node, Pps, Workload, forbidden};
 
 const HOST: &str = "kubernetes.io/hostname";
@@ -112,7 +112,10 @@ fn refused(snapshot: &Snapshot, request: &Request<'_>) -> Refusal {
 
 /// How the command of a user ends who has named a context: the exit code, and what it says.
 fn said(refusal: Refusal) -> (u8, String) {
-    let flags = vec![("context", "blue".to_owned())];
+    let flags = vec![Flag {
+        name: "context",
+        value: "blue".to_owned(),
+    }];
     let commands = CommandLine {
         own_namespace: Some("prod".into()),
         flags,
