@@ -19,8 +19,10 @@ pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal
         .targeted()
         .filter_map(|(_, all)| all.first()?.spec().ok())
         .collect();
-    let is_unknown = |word: &&String| specs.iter().all(|spec| spec.keys_named(word).is_empty());
-    let Some(word) = words.iter().find(is_unknown) else {
+    let unknown = words
+        .iter()
+        .find(|word| specs.iter().all(|spec| spec.keys_named(word).is_empty()));
+    let Some(word) = unknown else {
         return Ok(());
     };
     snapshot.require(Resource::PersistentPodStates)?;
@@ -60,11 +62,10 @@ impl NewState {
             }
             given_up.extend(keys);
         }
-        let (to, drops_annotations) = (request.to.cloned(), request.drop_annotations);
         Ok(Self {
-            to,
+            to: request.to.cloned(),
             given_up,
-            drops_annotations,
+            drops_annotations: request.drop_annotations,
             spec: spec.clone(),
             is_bound,
         })
@@ -83,8 +84,11 @@ impl NewState {
             let rest = without_node(&kept, &self.given_up);
             return (self.is_bound || rest != PodState::default()).then_some(rest);
         };
-        let label = |key: &str| Some((key.into(), node.label(key)?.into()));
-        let mut labels: Vec<_> = self.spec.topology_keys().filter_map(label).collect();
+        let mut labels: Vec<_> = self
+            .spec
+            .topology_keys()
+            .filter_map(|key| Some((key.into(), node.label(key)?.into())))
+            .collect();
         labels.sort_unstable();
         let place = (node.name(), &NodeFact { labels }, false);
         Some(record(&self.spec, &PodFact::default(), place, Some(&kept)))
@@ -93,8 +97,6 @@ impl NewState {
     /// Whether the state has to be written. No empty entry is made.
     pub fn changes(&self, before: Option<&PodState>) -> bool {
         let after = self.of(before);
-        let is_empty =
-            |state: Option<&PodState>| state.is_none_or(|state| *state == PodState::default());
         before != after.as_ref() && !(is_empty(before) && is_empty(after.as_ref()))
     }
 
@@ -107,4 +109,8 @@ impl NewState {
             .map(|state| self.spec.required_values(state))
             .unwrap_or_default()
     }
+}
+
+fn is_empty(state: Option<&PodState>) -> bool {
+    state.is_none_or(|state| *state == PodState::default())
 }

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::command_line::{CommandLine, Flag};
+use crate::decide::way_out::WayOut;
 use crate::snapshot::{Namespaces, Node, Pps, Workload, forbidden};
 
 const HOST: &str = "kubernetes.io/hostname";
