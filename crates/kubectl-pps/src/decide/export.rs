@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use pps_core::edit::{self, EditError};
 use pps_core::pps::KIND;
+use pps_recorder::facts::NamespacedName;
 use pps_recorder::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
 use serde_json::{Map, Value, json};
 
@@ -19,8 +20,14 @@ pub struct Exported {
     pub objects: Vec<Value>,
     /// The number of recorded states in the objects.
     pub states: usize,
-    /// Objects that are left out: each `NAMESPACE/NAME` with why its states cannot be read.
-    pub left_out: Vec<(String, EditError)>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// An object whose states cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOut {
+    pub object: NamespacedName,
+    pub error: EditError,
 }
 
 /// The objects of these names; all if no names are given. Aliases are left out: the sidecar makes
@@ -30,16 +37,14 @@ pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, 
     for pps in objects {
         missing.remove(pps.name());
     }
-    let is_chosen = |pps: &&Pps| names.is_empty() || names.iter().any(|name| name == pps.name());
-    let chosen = objects
+    if !missing.is_empty() {
+        return Err(missing);
+    }
+    Ok(objects
         .iter()
         .filter(|pps| !pps.is_alias())
-        .filter(is_chosen);
-    if missing.is_empty() {
-        Ok(chosen.collect())
-    } else {
-        Err(missing)
-    }
+        .filter(|pps| names.is_empty() || names.iter().any(|name| name == pps.name()))
+        .collect())
 }
 
 /// The exported form of these objects. An object with unreadable states is left out: an import
@@ -54,16 +59,21 @@ pub fn export(objects: &[Value]) -> Exported {
                 copy["status"] = json!({"podStates": states});
                 exported.objects.push(copy);
             }
-            Err(error) => {
-                let [namespace, name] = ["namespace", "name"]
-                    .map(|field| object["metadata"][field].as_str().unwrap_or_default());
-                exported
-                    .left_out
-                    .push((format!("{namespace}/{name}"), error));
-            }
+            Err(error) => exported.left_out.push(LeftOut {
+                object: name_of(object),
+                error,
+            }),
         }
     }
     exported
+}
+
+fn name_of(object: &Value) -> NamespacedName {
+    let metadata = &object["metadata"];
+    NamespacedName::new(
+        metadata["namespace"].as_str().unwrap_or_default(),
+        metadata["name"].as_str().unwrap_or_default(),
+    )
 }
 
 /// An object without its status, and without owners, UIDs and managers: these belong to one
@@ -71,17 +81,12 @@ pub fn export(objects: &[Value]) -> Exported {
 pub(super) fn portable(object: &Value) -> Value {
     let from = &object["metadata"];
     let mut metadata = json!({"name": from["name"], "namespace": from["namespace"]});
-    // The sidecar neither changes nor deletes a copy of a generated object: the copy is the user's.
-    let is_own = |key: &str, value: &Value| {
-        key == LAST_APPLIED || key == MANAGED_BY_LABEL && value.as_str() == Some(FIELD_MANAGER)
-    };
     for field in ["labels", "annotations"] {
-        let values = from[field]
+        let values: Map<String, Value> = from[field]
             .as_object()
             .into_iter()
             .flatten()
-            .filter(|(key, value)| !is_own(key, value));
-        let values: Map<String, Value> = values
+            .filter(|(key, value)| is_portable(key, value))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if !values.is_empty() {
@@ -89,6 +94,12 @@ pub(super) fn portable(object: &Value) -> Value {
         }
     }
     json!({"apiVersion": object["apiVersion"], "kind": KIND, "metadata": metadata, "spec": object["spec"]})
+}
+
+/// The sidecar neither changes nor deletes a copy of a generated object: the copy is the user's.
+fn is_portable(key: &str, value: &Value) -> bool {
+    let is_of_sidecar = key == MANAGED_BY_LABEL && value.as_str() == Some(FIELD_MANAGER);
+    key != LAST_APPLIED && !is_of_sidecar
 }
 
 #[cfg(test)]
@@ -159,10 +170,10 @@ mod tests {
         hidden["metadata"]["managedFields"] = json!([{"fieldsV1": {"f:status": {"f:packed": {}}}}]);
         let exported = export(&[damaged, hidden, object("db", &Value::Null)]);
         assert_eq!((exported.objects.len(), exported.states), (1, 0));
-        let names: Vec<&str> = exported
+        let names: Vec<String> = exported
             .left_out
             .iter()
-            .map(|(name, _)| name.as_str())
+            .map(|one| one.object.to_string())
             .collect();
         assert_eq!(names, ["prod/bad", "prod/hidden"]);
     }

@@ -11,31 +11,36 @@ const MAX_LENGTH: usize = 80;
 
 /// The names that are most like this one, the best first.
 pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let allowed = name.chars().count() / 3 + 1;
-    let near = |other: &'a str| {
-        if name.len().max(other.len()) > MAX_LENGTH {
-            return None;
-        }
-        let distance = strsim::levenshtein(name, other);
-        let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
-        // The name of a workload in place of its Pod's name, and the other way round.
-        let is_number = |rest: &str| {
-            rest.strip_prefix('-')
-                .is_some_and(|rest| rest.parse::<u64>().is_ok())
-        };
-        let is_pod = other
-            .strip_prefix(name)
-            .or_else(|| name.strip_prefix(other))
-            .is_some_and(is_number);
-        (distance <= allowed || is_part || is_pod).then_some((distance, other))
-    };
-    let mut near: Vec<(usize, &str)> = names.into_iter().filter_map(near).collect();
+    let mut near: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|other| Some((distance(name, other)?, other)))
+        .collect();
     near.sort_unstable();
     near.dedup();
     near.into_iter()
         .take(SHOWN)
         .map(|(_, name)| name.to_owned())
         .collect()
+}
+
+/// How far a name is from another; none if nobody would mix them up.
+fn distance(name: &str, other: &str) -> Option<usize> {
+    if name.len().max(other.len()) > MAX_LENGTH {
+        return None;
+    }
+    let distance = strsim::levenshtein(name, other);
+    let is_near = distance <= name.chars().count() / 3 + 1;
+    let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
+    // The name of a workload in place of its Pod's name, and the other way round.
+    let is_pod = is_pod_of(other, name) || is_pod_of(name, other);
+    (is_near || is_part || is_pod).then_some(distance)
+}
+
+/// Whether a name is that of a workload with an ordinal.
+fn is_pod_of(name: &str, workload: &str) -> bool {
+    name.strip_prefix(workload)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .is_some_and(|ordinal| ordinal.parse::<u64>().is_ok())
 }
 
 /// The workloads that a text may mean, at least one: `NAME` or `KIND/NAME`, with kinds as kubectl
@@ -49,13 +54,15 @@ pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<Workl
         .workloads
         .iter()
         .map(|one| WorkloadKey::of(one.namespace(), &one.target()));
-    let known = read.chain(index.targeted().map(|(key, _)| key.clone()));
-    let known: BTreeSet<_> = known
+    let known: BTreeSet<WorkloadKey> = read
+        .chain(index.targeted().map(|(key, _)| key.clone()))
         .filter(|key| snapshot.namespaces.contains(&key.namespace))
         .collect();
-    let is_meant =
-        |key: &&WorkloadKey| key.name == name && kind.is_none_or(|kind| is_kind(key, kind));
-    let found: Vec<WorkloadKey> = known.iter().filter(is_meant).cloned().collect();
+    let found: Vec<WorkloadKey> = known
+        .iter()
+        .filter(|key| key.name == name && kind.is_none_or(|kind| is_kind(key, kind)))
+        .cloned()
+        .collect();
     if !found.is_empty() {
         return Ok(found);
     }

@@ -31,13 +31,16 @@ impl<'a> Nodes<'a> {
                 on.entry(node).or_default().push(pod.object());
             }
         }
-        let view = |(name, node): (&'a String, &'a crate::snapshot::Node)| NodeView {
-            node: node.object(),
-            pods: on.remove(name.as_str()).unwrap_or_default(),
-        };
+        let views = nodes
+            .iter()
+            .map(|(name, node)| NodeView {
+                node: node.object(),
+                pods: on.remove(name.as_str()).unwrap_or_default(),
+            })
+            .collect();
         let volumes = Volumes::of(snapshot.claims.iter().chain(&snapshot.volumes));
         Some(Self {
-            views: nodes.iter().map(view).collect(),
+            views,
             volumes: Rc::new(volumes),
         })
     }
@@ -125,12 +128,10 @@ impl Landing {
 
     #[must_use]
     pub fn within(&self, nodes: &BTreeSet<String>) -> Self {
-        let [best, others] = [&self.favourites, &self.others].map(|all| {
-            all.iter()
-                .filter(|node| nodes.contains(*node))
-                .cloned()
-                .collect::<Vec<_>>()
-        });
+        let mut best = self.favourites.clone();
+        let mut others = self.others.clone();
+        best.retain(|node| nodes.contains(node));
+        others.retain(|node| nodes.contains(node));
         if best.is_empty() {
             Self::new(others, best)
         } else {

@@ -10,7 +10,7 @@ use pps_core::{PodState, Spec};
 pub use self::row::{Concern, Drift, Phase, Row, drift_of};
 use super::command_line::CommandLine;
 use super::names::{named, pod_name};
-use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
+use crate::snapshot::{Index, Pps, Resource, Snapshot, Unread, WorkloadKey};
 use crate::{Failure, Outcome};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +48,16 @@ pub enum ProblemKind {
     Unreadable(String),
 }
 
+impl Problem {
+    fn of(pps: &Pps, kind: ProblemKind) -> Self {
+        Self {
+            namespace: pps.namespace().to_owned(),
+            pps: pps.name().to_owned(),
+            kind,
+        }
+    }
+}
+
 impl ProblemKind {
     /// None if the condition Recording is True.
     pub(super) fn of(pps: &Pps) -> Option<Self> {
@@ -64,8 +74,8 @@ impl ProblemKind {
 
 impl Status {
     pub fn is_well(&self) -> bool {
-        let is_bad = |row: &Row| row.concern.is_some_and(Concern::is_bad);
-        self.problems.is_empty() && self.silence.is_none() && !self.pods.iter().any(is_bad)
+        let mut concerns = self.pods.iter().filter_map(|row| row.concern);
+        self.problems.is_empty() && self.silence.is_none() && !concerns.any(Concern::is_bad)
     }
 
     pub fn outcome(&self) -> Outcome {
@@ -134,13 +144,12 @@ pub fn status(
         if !is_chosen || !snapshot.namespaces.contains(&key.namespace) {
             continue;
         }
-        let problem = |pps: &Pps, kind| Problem {
-            namespace: pps.namespace().to_owned(),
-            pps: pps.name().to_owned(),
-            kind,
-        };
-        let of = |pps: &&Pps| ProblemKind::of(pps).map(|kind| problem(pps, kind));
-        status.problems.extend(all.iter().filter_map(of));
+        for pps in all {
+            let kind = ProblemKind::of(pps);
+            status
+                .problems
+                .extend(kind.map(|kind| Problem::of(pps, kind)));
+        }
         let Some(pps) = all.first() else { continue };
         status.governed += 1;
         match (pps.spec_in_force(), pps.states()) {
@@ -155,10 +164,10 @@ pub fn status(
             }
             (Err(why), _) => status
                 .problems
-                .push(problem(pps, ProblemKind::Unreadable(why))),
+                .push(Problem::of(pps, ProblemKind::Unreadable(why))),
             (_, Err(why)) => status
                 .problems
-                .push(problem(pps, ProblemKind::Unreadable(why.to_string()))),
+                .push(Problem::of(pps, ProblemKind::Unreadable(why.to_string()))),
         }
     }
     for key in named
@@ -203,14 +212,15 @@ fn find(
 ) -> Result<Vec<WorkloadKey>, Failure> {
     named(snapshot, index, text).map_err(|failure| {
         let name = pod_name(text);
-        let is_meant =
-            |pod: &&Pod| pod.name() == name && snapshot.namespaces.contains(pod.namespace());
-        snapshot.pods.iter().find(is_meant).map_or(failure, |pod| {
-            let explain = commands.pps(&format!("explain {name}"), pod.namespace());
-            Failure::PodAsWorkload {
+        let mut pods = snapshot.pods.iter();
+        let pod =
+            pods.find(|pod| pod.name() == name && snapshot.namespaces.contains(pod.namespace()));
+        match pod {
+            Some(pod) => Failure::PodAsWorkload {
                 pod: name.to_owned(),
-                explain,
-            }
-        })
+                explain: commands.pps(&format!("explain {name}"), pod.namespace()),
+            },
+            None => failure,
+        }
     })
 }

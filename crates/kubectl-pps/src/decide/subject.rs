@@ -51,6 +51,58 @@ pub struct Subject<'a> {
     pub(crate) nodes: Option<Nodes<'a>>,
 }
 
+/// The controller of a Pod.
+struct Owner<'a> {
+    key: Option<WorkloadKey>,
+    /// Its object, if it was read.
+    workload: Option<&'a Workload>,
+}
+
+impl<'a> Owner<'a> {
+    fn of_pod(index: &Index<'a>, pod: &Pod) -> Self {
+        let key = WorkloadKey::of_pod(pod);
+        let workload = key.as_ref().and_then(|key| index.workload(key));
+        Self { key, workload }
+    }
+
+    /// The workload that wants a Pod of this name, or has its state: one that a PersistentPodState
+    /// governs comes first. None if nothing that was read does.
+    fn of_name(
+        snapshot: &'a Snapshot,
+        index: &Index<'a>,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Self> {
+        snapshot.require(Resource::Pods).ok()?;
+        let workload = wanting(snapshot, namespace, name);
+        let wanting = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
+        let is_governed = wanting
+            .as_ref()
+            .is_some_and(|key| index.governing(key).is_some());
+        let key = if is_governed {
+            wanting
+        } else {
+            recorded_owner(index, namespace, name).or(wanting)
+        };
+        Some(Self {
+            key: Some(key?),
+            workload,
+        })
+    }
+}
+
+/// The workload whose PersistentPodState has a state of this name.
+fn recorded_owner(index: &Index, namespace: &str, name: &str) -> Option<WorkloadKey> {
+    index
+        .targeted()
+        .filter(|(key, _)| key.namespace == namespace)
+        .find(|(_, all)| {
+            let governing = all.first();
+            governing.is_some_and(|pps| matches!(pps.state(name), Ok(Some(_))))
+        })
+        .map(|(key, _)| key.clone())
+}
+
 impl<'a> Subject<'a> {
     /// None if there is no such Pod, and nothing that was read wants it or has its state.
     pub(crate) fn of(
@@ -60,24 +112,12 @@ impl<'a> Subject<'a> {
         name: &'a str,
     ) -> Option<Self> {
         let pod = index.pod(namespace, name);
-        let (owner, workload) = if let Some(pod) = pod {
-            let owner = WorkloadKey::of_pod(pod);
-            let workload = owner.as_ref().and_then(|owner| index.workload(owner));
-            (owner, workload)
-        } else {
-            snapshot.require(Resource::Pods).ok()?;
-            let workload = wanting(snapshot, namespace, name);
-            let wanted = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
-            let has_state = |pps: &&Pps| matches!(pps.state(name), Ok(Some(_)));
-            let mut all = index
-                .targeted()
-                .filter(|(key, _)| key.namespace == namespace);
-            let recorded = all.find(|(_, all)| all.first().is_some_and(has_state));
-            let governed = wanted.clone().filter(|key| index.governing(key).is_some());
-            let owner = governed
-                .or(recorded.map(|(key, _)| key.clone()))
-                .or(wanted)?;
-            (Some(owner), workload)
+        let Owner {
+            key: owner,
+            workload,
+        } = match pod {
+            Some(pod) => Owner::of_pod(index, pod),
+            None => Owner::of_name(snapshot, index, namespace, name)?,
         };
         let pps = owner
             .as_ref()
@@ -140,11 +180,12 @@ impl<'a> Subject<'a> {
 
     fn plan_of(&self, state: Option<&PodState>) -> Plan {
         let pps = self.pps.known().filter(|pps| pps.is_enabled());
-        let parts = pps.zip(self.spec.as_ref()).zip(state);
-        let rules = AnnotationRules::default();
-        parts.map_or_else(Plan::default, |((pps, spec), state)| {
-            plan(pps.name(), spec, state, &rules)
-        })
+        match (pps, &self.spec, state) {
+            (Some(pps), Some(spec), Some(state)) => {
+                plan(pps.name(), spec, state, &AnnotationRules::default())
+            }
+            _ => Plan::default(),
+        }
     }
 
     /// The home of a Pod that runs elsewhere, to which it returns when it is created again.
@@ -166,27 +207,29 @@ impl<'a> Subject<'a> {
     /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any
     /// more.
     pub fn gone_node(&self) -> Option<&str> {
-        let required = || {
-            Some(
-                &*self
-                    .required()
-                    .iter()
-                    .find(|one| one.key == HOSTNAME)?
-                    .value,
-            )
-        };
         let name = if self.has_changed() || !self.is_readable() {
-            required()
+            self.required_node()
         } else {
             self.recorded_node()
         };
         name.filter(|name| self.snapshot.lacks_node(name))
     }
 
+    /// The node whose host name was injected.
+    fn required_node(&self) -> Option<&str> {
+        self.required()
+            .iter()
+            .find(|one| one.key == HOSTNAME)
+            .map(|one| one.value.as_str())
+    }
+
     /// Whether a Pod that is created now would require other labels than the injected ones.
     pub fn has_changed(&self) -> bool {
-        let differs = |injected: &Injected| !same_labels(&injected.required, &self.plan().required);
-        self.is_readable() && self.injected.as_ref().is_some_and(differs)
+        self.is_readable()
+            && self
+                .injected
+                .as_ref()
+                .is_some_and(|injected| !same_labels(&injected.required, &self.plan().required))
     }
 
     /// Whether what a new Pod would get is known.
@@ -196,11 +239,10 @@ impl<'a> Subject<'a> {
 
     /// Whether it is Ready and its node is not recorded, for long or because of a problem.
     pub fn is_unrecorded(&self) -> bool {
-        let is_late =
-            |pod: &Pod| self.problem.is_some() || self.snapshot.is_lasting(pod.ready_since());
-        let is_due = self
-            .pod
-            .is_some_and(|pod| self.snapshot.is_recordable(pod) && is_late(pod));
+        let is_due = self.pod.is_some_and(|pod| {
+            let is_late = self.problem.is_some() || self.snapshot.is_lasting(pod.ready_since());
+            is_late && self.snapshot.is_recordable(pod)
+        });
         is_due && self.state.is_ok() && self.pps.known().is_some() && self.recorded_node().is_none()
     }
 
@@ -299,11 +341,9 @@ impl<'a> Subject<'a> {
 
 /// The workload that wants a Pod of this name, or else one that could.
 pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
-    let of_this_name =
-        |one: &&Workload| one.namespace() == namespace && ordinal(one.name(), pod).is_some();
     snapshot
         .workloads
         .iter()
-        .filter(of_this_name)
+        .filter(|one| one.namespace() == namespace && ordinal(one.name(), pod).is_some())
         .max_by_key(|workload| workload.wants(pod))
 }

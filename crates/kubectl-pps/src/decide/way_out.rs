@@ -1,6 +1,6 @@
 //! The recorded values that keep a Pod from other nodes, and the fewest to give up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::pps::short;
 use pps_core::{PodState, Spec, is_label_key};
@@ -22,45 +22,67 @@ pub struct WayOut {
 impl WayOut {
     /// For a Pod that only its recorded state keeps from these nodes; none without a node.
     pub fn of<'a>(
-        spec: &Spec,
-        state: &PodState,
+        spec: &'a Spec,
+        state: &'a PodState,
         nodes: impl IntoIterator<Item = &'a Node>,
     ) -> Option<Self> {
         let recorded = spec.required_values(state);
-        let differing = |node: &Node| -> BTreeSet<(&str, &str)> {
-            let recorded = recorded.iter().map(|(key, value)| (*key, *value));
-            recorded
-                .filter(|(key, value)| node.label(key) != Some(value))
-                .collect()
-        };
-        let all: Vec<_> = nodes
+        let candidates: Vec<Candidate> = nodes
             .into_iter()
-            .map(|node| (node.name(), differing(node)))
+            .map(|node| Candidate::of(node, &recorded))
             .collect();
-        let fewest = all
+        let fewest = candidates
             .iter()
-            .map(|(_, values)| values)
-            .min_by_key(|values| values.len())?;
-        let within = all.iter().filter(|(_, values)| values.is_subset(fewest));
-        let nodes = within.map(|(node, _)| (*node).to_owned()).collect();
+            .map(|candidate| &candidate.differing)
+            .min_by_key(|differing| differing.len())?;
+        let nodes = candidates
+            .iter()
+            .filter(|candidate| candidate.differing.is_subset(fewest))
+            .map(|candidate| candidate.node.to_owned())
+            .collect();
         let values = fewest
             .iter()
             .map(|(key, value)| format!("{}={value}", short(key)))
             .collect();
-        let word = |key| {
-            if spec.keys_named(short(key)).len() > 1 {
-                key
-            } else {
-                short(key)
-            }
-        };
         // Nobody may have validated the keys, and a shell would obey some.
         let keys = fewest.iter().filter(|(key, _)| is_label_key(key));
-        let flags = keys.flat_map(|(key, _)| [" --any ", word(key)]).collect();
+        let flags = keys
+            .flat_map(|(key, _)| [" --any ", word(spec, key)])
+            .collect();
         Some(Self {
             values,
             flags,
             nodes,
         })
+    }
+}
+
+/// A node that could take the Pod without some of the required values.
+struct Candidate<'a> {
+    node: &'a str,
+    /// The keys and values that the node does not have.
+    differing: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Candidate<'a> {
+    fn of(node: &'a Node, required: &BTreeMap<&'a str, &'a str>) -> Self {
+        let differing = required
+            .iter()
+            .map(|(key, value)| (*key, *value))
+            .filter(|(key, value)| node.label(key) != Some(value))
+            .collect();
+        Self {
+            node: node.name(),
+            differing,
+        }
+    }
+}
+
+/// How the command line names a key: short, unless that is ambiguous.
+fn word<'a>(spec: &Spec, key: &'a str) -> &'a str {
+    if spec.keys_named(short(key)).len() > 1 {
+        key
+    } else {
+        short(key)
     }
 }

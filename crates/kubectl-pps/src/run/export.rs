@@ -13,7 +13,7 @@ use super::states::Address;
 use crate::args::{Connection, Export};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
-use crate::decide::export::{chosen, export};
+use crate::decide::export::{LeftOut, chosen, export};
 use crate::render::text::count;
 use crate::render::{Terminal, json_as_yaml};
 use crate::snapshot::Pps;
@@ -59,8 +59,8 @@ pub(super) async fn run(
         Some(file) => write(file, &text)?,
         None => terminal.print(&text)?,
     }
-    for (name, error) in &exported.left_out {
-        terminal.error(&format!("not exported: {name}: {error}"));
+    for LeftOut { object, error } in &exported.left_out {
+        terminal.error(&format!("not exported: {object}: {error}"));
     }
     terminal.say(&format!(
         "exported {} with {}{}",

@@ -162,36 +162,45 @@ impl Row {
     }
 
     fn concern(&self, snapshot: &Snapshot, pod: &Pod, pps: Option<&Pps>) -> Option<Concern> {
-        let has = |is_meant: fn(&Drift) -> bool| self.drift.iter().any(is_meant);
-        let node = snapshot.node(pod.node().unwrap_or_default());
-        // A PersistentPodState that does not record has a problem of its own in the answer.
-        let is_recording = || {
-            pps.and_then(Pps::recording)
-                .is_some_and(|recording| recording.is_true)
+        let Some(node) = pod.node() else {
+            return self.message.as_ref().map(|_| Concern::Pending);
         };
-        let is_enabled = || pps.is_none_or(Pps::is_enabled);
-        let is_marked = || pod.is_marked() && !pod.is_terminating() && !pod.is_finished();
-        let is_elsewhere = || has(|one| matches!(one, Drift::Node { .. }));
-        match pod.node() {
-            None => self.message.as_ref().map(|_| Concern::Pending),
-            _ if snapshot.is_stranded(pod) => Some(Concern::NodeGone),
-            _ if is_marked() => Some(Concern::UnfinishedMove),
-            _ if has(|one| matches!(one, Drift::RequiredTopology { .. })) => {
-                Some(Concern::Misplaced)
-            }
-            _ if has(|one| *one == Drift::Unrecorded { lasting: true }) && is_recording() => {
-                Some(Concern::Unrecorded)
-            }
-            _ if node.is_some_and(|node| !node.is_ready()) => Some(Concern::NodeNotReady),
-            _ if node.is_some_and(|node| cannot_return(snapshot, pod, node, &self.required)) => {
-                Some(Concern::CannotReturn)
-            }
-            _ if snapshot.is_recordable(pod) && is_enabled() && is_elsewhere() => {
-                Some(Concern::RecordedElsewhere)
-            }
-            _ if has(|one| matches!(one, Drift::Away { .. })) => Some(Concern::Away),
-            _ => has(|one| matches!(one, Drift::Annotation { .. })).then_some(Concern::Differs),
+        let node = snapshot.node(node);
+        let has_ended = pod.is_terminating() || pod.is_finished();
+        // A PersistentPodState that does not record has a problem of its own in the answer.
+        let is_recording = pps
+            .and_then(Pps::recording)
+            .is_some_and(|recording| recording.is_true);
+        let is_enabled = pps.is_none_or(Pps::is_enabled);
+        if snapshot.is_stranded(pod) {
+            Some(Concern::NodeGone)
+        } else if pod.is_marked() && !has_ended {
+            Some(Concern::UnfinishedMove)
+        } else if self.has_drift(|one| matches!(one, Drift::RequiredTopology { .. })) {
+            Some(Concern::Misplaced)
+        } else if is_recording && self.has_drift(|one| *one == Drift::Unrecorded { lasting: true })
+        {
+            Some(Concern::Unrecorded)
+        } else if node.is_some_and(|node| !node.is_ready()) {
+            Some(Concern::NodeNotReady)
+        } else if node.is_some_and(|node| cannot_return(snapshot, pod, node, &self.required)) {
+            Some(Concern::CannotReturn)
+        } else if snapshot.is_recordable(pod)
+            && is_enabled
+            && self.has_drift(|one| matches!(one, Drift::Node { .. }))
+        {
+            Some(Concern::RecordedElsewhere)
+        } else if self.has_drift(|one| matches!(one, Drift::Away { .. })) {
+            Some(Concern::Away)
+        } else if self.has_drift(|one| matches!(one, Drift::Annotation { .. })) {
+            Some(Concern::Differs)
+        } else {
+            None
         }
+    }
+
+    fn has_drift(&self, is_meant: impl Fn(&Drift) -> bool) -> bool {
+        self.drift.iter().any(is_meant)
     }
 }
 
@@ -203,19 +212,20 @@ fn cannot_return(
     own: &Node,
     required: &BTreeMap<String, String>,
 ) -> bool {
-    let has_all = |node: &&Node| {
-        required
-            .iter()
-            .all(|(key, value)| node.label(key) == Some(value))
-    };
     let is_closed = |node: &Node| is_closed(pod.object(), node.object());
     let mut nodes = snapshot
         .nodes
         .iter()
         .flat_map(BTreeMap::values)
-        .filter(has_all);
+        .filter(|node| has_all(node, required));
     // Most nodes are open, so the Pod's own node is checked first.
-    !required.is_empty() && is_closed(own) && has_all(&own) && nodes.all(is_closed)
+    !required.is_empty() && is_closed(own) && has_all(own, required) && nodes.all(is_closed)
+}
+
+fn has_all(node: &Node, labels: &BTreeMap<String, String>) -> bool {
+    labels
+        .iter()
+        .all(|(key, value)| node.label(key) == Some(value))
 }
 
 /// Adds the rows of a workload. Returns whether some are left out.
@@ -243,24 +253,35 @@ pub(super) fn rows(
         .filter(|pod| !names.contains(pod.as_str()))
         .take(MAX_MISSING)
         .collect();
-    let phase = |pod: &str| match workload {
-        _ if !sees_pods => Phase::Unknown,
-        Some(workload) if workload.wants(pod) => Phase::Missing,
-        Some(_) => Phase::NotWanted,
-        None if snapshot.has_all_like(key) => Phase::NotWanted,
-        None => Phase::Unknown,
-    };
     let absent: BTreeSet<&String> = governed.states.keys().chain(&missing).collect();
-    let absent = absent
-        .into_iter()
-        .filter(|pod| !names.contains(pod.as_str()));
-    own.extend(absent.map(|pod| without_pod(snapshot, governed, pod, phase(pod))));
+    for pod in absent {
+        if !names.contains(pod.as_str()) {
+            let phase = phase_without_pod(snapshot, governed, workload, pod);
+            own.push(without_pod(snapshot, governed, pod, phase));
+        }
+    }
     own.sort_by_cached_key(|row| {
         let (base, ordinal) = name_order(&row.pod);
         (base.to_owned(), ordinal, row.pod.clone())
     });
     rows.append(&mut own);
     missing.len() == MAX_MISSING
+}
+
+/// The phase of a Pod that was not read.
+fn phase_without_pod(
+    snapshot: &Snapshot,
+    governed: &Governed,
+    workload: Option<&Workload>,
+    name: &str,
+) -> Phase {
+    match workload {
+        _ if snapshot.unread(Resource::Pods).is_some() => Phase::Unknown,
+        Some(workload) if workload.wants(name) => Phase::Missing,
+        Some(_) => Phase::NotWanted,
+        None if snapshot.has_all_like(governed.key) => Phase::NotWanted,
+        None => Phase::Unknown,
+    }
 }
 
 fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phase) -> Row {
@@ -348,9 +369,11 @@ pub fn drift_of(
     state: Option<&PodState>,
 ) -> Vec<Drift> {
     let mut found: Vec<Drift> = own_node_gone(snapshot, pod).into_iter().collect();
-    found.extend(pod.is_exempt().then(|| Drift::Exempt {
-        unfinished: pod.is_marked(),
-    }));
+    if pod.is_exempt() {
+        found.push(Drift::Exempt {
+            unfinished: pod.is_marked(),
+        });
+    }
     let is_recorded = state.is_some_and(|state| !state.node_name.is_empty());
     if !is_recorded && pod.is_ready() && !pod.is_terminating() {
         let lasting = snapshot.is_recordable(pod) && snapshot.is_lasting(pod.ready_since());
@@ -362,19 +385,16 @@ pub fn drift_of(
         return found;
     };
     if let Some(node) = snapshot.node(name) {
-        let missing = required(spec, Some(state)).into_iter();
-        found.extend(
-            missing
-                .filter(|one| node.label(&one.key) != Some(&one.value))
-                .map(|one| {
-                    let label = node.label(&one.key).map(str::to_owned);
-                    Drift::RequiredTopology {
-                        key: one.key,
-                        found: label,
-                        wanted: one.value,
-                    }
-                }),
-        );
+        for Requirement { key, value } in required(spec, Some(state)) {
+            let label = node.label(&key);
+            if label != Some(&value) {
+                found.push(Drift::RequiredTopology {
+                    found: label.map(str::to_owned),
+                    key,
+                    wanted: value,
+                });
+            }
+        }
     }
     if is_recorded && state.node_name != name {
         let recorded = state.node_name.clone();
@@ -393,8 +413,9 @@ pub fn drift_of(
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else {
             continue;
         };
-        let differs = differs(value, pod.annotation(key), &pod.ips());
-        found.extend(differs.then(|| Drift::Annotation { key: key.clone() }));
+        if differs(value, pod.annotation(key), &pod.ips()) {
+            found.push(Drift::Annotation { key: key.clone() });
+        }
     }
     found
 }
