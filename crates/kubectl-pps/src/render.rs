@@ -1,6 +1,7 @@
 //! What the user sees: tables, colours, and text that a terminal can show.
 
 pub mod explanation;
+pub mod export;
 pub mod forecast;
 pub mod forget;
 pub mod import;

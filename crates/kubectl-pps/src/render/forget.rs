@@ -1,7 +1,7 @@
 //! Dropped states in words.
 
 use super::move_pod::describe;
-use super::text::with_pods;
+use super::text::{count, with_pods};
 use super::{Cell, Role, Style, Table};
 use crate::decide::forget::Drops;
 use crate::snapshot::Namespaces;
@@ -44,4 +44,39 @@ pub fn notes(drops: &Drops, namespaces: &Namespaces) -> Vec<String> {
         .chain(unrecorded)
         .chain(unreadable)
         .collect()
+}
+
+pub fn nothing_on(node: &str) -> String {
+    format!("No recorded state on node {node} is dropped\n")
+}
+
+pub fn question(number: usize) -> String {
+    format!("Drop {}?", states(number))
+}
+
+pub fn dropped(number: usize) -> String {
+    format!("Dropped {}.\n", states(number))
+}
+
+/// After a failure.
+pub fn dropped_before(number: usize) -> String {
+    format!("{} dropped before that", states(number))
+}
+
+pub fn kept(number: usize) -> String {
+    format!(
+        "{} kept: the Pods or the states have changed meanwhile",
+        states(number)
+    )
+}
+
+pub fn event(pods: &[&str]) -> String {
+    format!(
+        "the recorded states of {} were dropped with kubectl-pps",
+        pods.join(", ")
+    )
+}
+
+fn states(number: usize) -> String {
+    count(number, "recorded state")
 }

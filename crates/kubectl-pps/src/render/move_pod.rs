@@ -280,6 +280,39 @@ fn explain(one: &PodMove, commands: &CommandLine) -> String {
     commands.pps(&format!("explain {}", one.pod), &one.namespace)
 }
 
+/// The API server refuses a step, or no node takes the Pod.
+pub fn not_moved(why: &Failure) -> String {
+    format!("not moved: {why}")
+}
+
+/// After the obstacle of a move.
+pub fn force(one: &PodMove) -> String {
+    format!("--force moves Pod {} all the same", one.pod)
+}
+
+pub fn question(moves: &[PodMove]) -> String {
+    match moves {
+        [one] => format!("Move Pod {}?", one.pod),
+        moves => format!("Move these {} Pods?", moves.len()),
+    }
+}
+
+pub fn nothing_to_move(node: &str) -> String {
+    format!("No Pod of {} has to be moved\n", printable(node))
+}
+
+pub fn unknown_node(node: &str, unread: &Unread) -> String {
+    format!("{unread}: whether there is a node {node} is not known")
+}
+
+pub fn already_there(pod: &str, node: &str) -> String {
+    format!("Pod {pod} is on {} already\n", printable(node))
+}
+
+pub fn moved_all(number: usize) -> String {
+    format!("Moved {number} Pods\n")
+}
+
 pub fn stays(one: &PodMove) -> String {
     printable(&format!(
         "Pod {} stays on {}",

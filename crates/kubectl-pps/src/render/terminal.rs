@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use anstream::AutoStream;
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style as Ansi};
 use pps_core::on_one_line;
 
@@ -24,11 +24,10 @@ pub enum Role {
 
 impl Role {
     pub fn ansi(self) -> Ansi {
-        let colour = |colour: AnsiColor| Ansi::new().fg_color(Some(colour.into()));
         match self {
-            Self::Good => colour(AnsiColor::Green),
-            Self::Warning => colour(AnsiColor::Yellow),
-            Self::Bad => colour(AnsiColor::Red),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Warning => AnsiColor::Yellow.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
             Self::Strong => Ansi::new().effects(Effects::BOLD),
             Self::Dim => Ansi::new().effects(Effects::DIMMED),
         }
@@ -89,13 +88,15 @@ impl Terminal {
         let stderr = io::stderr().is_terminal();
         let width = terminal_size::terminal_size()
             .map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
-        let style = |choice, is_terminal| Style {
-            has_color: choice != anstream::ColorChoice::Never,
-            width: width.filter(|_| is_terminal),
-        };
         Self {
-            output: style(AutoStream::choice(&io::stdout()), stdout),
-            errors: style(AutoStream::choice(&io::stderr()), stderr),
+            output: Style {
+                has_color: AutoStream::choice(&io::stdout()) != ColorChoice::Never,
+                width: width.filter(|_| stdout),
+            },
+            errors: Style {
+                has_color: AutoStream::choice(&io::stderr()) != ColorChoice::Never,
+                width: width.filter(|_| stderr),
+            },
             is_interactive: io::stdin().is_terminal() && stderr,
         }
     }

@@ -116,10 +116,15 @@ pub(super) async fn simulate(
     let snapshot = Box::pin(read(&connected.client, &namespaces, wanted)).await?;
     let answer = forecast::forecast(&snapshot, &question)?;
     let commands = commands(connection, &connected.namespace);
-    let (style, has_namespaces) = (terminal.style(), namespaces == Namespaces::All);
     let text = render::for_programs(args.output.output, "Forecast", &answer);
     terminal.print(&text.unwrap_or_else(|| {
-        render::forecast::forecast(&question, &answer, style, has_namespaces, &commands)
+        render::forecast::forecast(
+            &question,
+            &answer,
+            terminal.style(),
+            namespaces == Namespaces::All,
+            &commands,
+        )
     }))?;
     Ok(answer.outcome())
 }
@@ -130,20 +135,18 @@ pub(super) async fn status(
     terminal: &Terminal,
 ) -> CommandResult {
     let connected = connect(connection).await?;
-    let (client, namespaces) = (
-        &connected.client,
-        namespaces(args.all.all_namespaces, &connected.namespace),
-    );
+    let client = &connected.client;
+    let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
     let selector = args
         .selector
         .as_deref()
         .filter(|selector| !selector.is_empty());
-    let mut wanted = Wanted {
+    let wanted = Wanted {
         pods: true,
         workloads: true,
+        selector: selector.unwrap_or_default(),
         ..Wanted::default()
     };
-    wanted.selector = selector.unwrap_or_default();
     let snapshot = read_confirmed(client, &namespaces, wanted).await?;
     let commands = commands(connection, &connected.namespace);
     let mut answer = status::status(&snapshot, args.workload.as_deref(), selector, &commands)?;
@@ -159,7 +162,8 @@ pub(super) async fn status(
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
-    let (style, is_all) = (terminal.style(), namespaces == Namespaces::All);
+    let style = terminal.style();
+    let is_all = namespaces == Namespaces::All;
     let columns = match args.output {
         Output::Wide => Columns::Wide,
         _ if is_all && args.workload.is_none() && !args.problems => Columns::Workloads,

@@ -1,7 +1,7 @@
 //! `export`: recorded states into a file.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use futures::{StreamExt, TryStreamExt, future};
@@ -13,8 +13,8 @@ use super::states::Address;
 use crate::args::{Connection, Export};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
-use crate::decide::export::{LeftOut, chosen, export};
-use crate::render::text::count;
+use crate::decide::export::{chosen, export};
+use crate::render::export as show;
 use crate::render::{Terminal, json_as_yaml};
 use crate::snapshot::Pps;
 use crate::{CommandResult, Failure, Outcome};
@@ -33,16 +33,8 @@ pub(super) async fn run(
         // A file that silently lacks objects is no backup.
         return Err(unread.into());
     }
-    let chosen = chosen(&snapshot.pps, &args.names).map_err(|missing| {
-        let within = namespaces
-            .one()
-            .map(|one| format!(" in namespace {one}"))
-            .unwrap_or_default();
-        let names = missing.into_iter().collect::<Vec<_>>().join(", ");
-        Failure::Refused(format!(
-            "there is no PersistentPodState {names}{within}; nothing was written"
-        ))
-    })?;
+    let chosen = chosen(&snapshot.pps, &args.names)
+        .map_err(|missing| show::missing(&missing, &namespaces))?;
     // The list is kept without managed fields, and only these show that a definition hides states.
     let whole = async |pps: &Pps| {
         let api_version = pps.object()["apiVersion"].as_str().unwrap_or_default();
@@ -59,18 +51,10 @@ pub(super) async fn run(
         Some(file) => write(file, &text)?,
         None => terminal.print(&text)?,
     }
-    for LeftOut { object, error } in &exported.left_out {
-        terminal.error(&format!("not exported: {object}: {error}"));
+    for left_out in &exported.left_out {
+        terminal.error(&show::left_out(left_out));
     }
-    terminal.say(&format!(
-        "exported {} with {}{}",
-        count(exported.objects.len(), "PersistentPodState"),
-        count(exported.states, "state"),
-        args.file
-            .as_ref()
-            .map(|file| format!(" to {}", file.display()))
-            .unwrap_or_default(),
-    ));
+    terminal.say(&show::exported(&exported, args.file.as_deref()));
     Ok(if exported.left_out.is_empty() {
         Outcome::Well
     } else {
@@ -82,12 +66,9 @@ pub(super) async fn run(
 /// such a text needs the quotes of JSON, which is YAML too.
 fn text(list: &Value) -> String {
     let text = to_yaml(list);
-    let is_same =
-        |documents: Vec<yaml::Document>| documents.len() == 1 && documents[0].value == *list;
-    if yaml::parse_up_to(&text, usize::MAX).is_ok_and(is_same) {
-        text
-    } else {
-        json_as_yaml(list)
+    match yaml::parse_up_to(&text, usize::MAX).as_deref() {
+        Ok([document]) if document.value == *list => text,
+        _ => json_as_yaml(list),
     }
 }
 
@@ -97,21 +78,16 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let failure = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::Refused(format!(
-            "{} exists: name another file; nothing was written",
-            file.display()
-        )),
-        _ => Failure::Unreadable(format!("cannot write {}: {error}", file.display())),
-    };
-    let mut created = options.open(file).map_err(failure)?;
+    let mut created = options
+        .open(file)
+        .map_err(|error| show::unwritten(file, &error))?;
     created
         .write_all(text.as_bytes())
         .and_then(|()| created.sync_all())
         .map_err(|error| {
             // Half a backup would be read as a whole one.
             let _ = fs::remove_file(file);
-            failure(error)
+            show::unwritten(file, &error)
         })
 }
 

@@ -11,14 +11,11 @@ use crate::args::{Connection, Forget};
 use crate::cluster::read::Wanted;
 use crate::cluster::write::{self, Note, WriteError};
 use crate::cluster::{Client, connect};
-use crate::decide::forget::{Drops, decide};
+use crate::decide::forget::decide;
 use crate::render::forget as text;
-use crate::render::text::count;
 use crate::render::{Answer, Terminal};
 use crate::snapshot::{Namespaces, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
-
-const STATE: &str = "recorded state";
 
 pub(super) async fn run(
     args: &Forget,
@@ -28,7 +25,8 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     let client = &connected.client;
     let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
-    let (snapshot, mut drops) = read_and_decide(args, client, &namespaces).await?;
+    let snapshot = read_pods(client, &namespaces).await?;
+    let mut drops = decide(&snapshot, &args.pods, args.node.as_deref())?;
     let outcome = if drops.is_complete() {
         Outcome::Well
     } else {
@@ -41,59 +39,44 @@ pub(super) async fn run(
         terminal.note(&note);
     }
     if drops.objects.is_empty() {
-        let is_typo = |node: &&String| drops.is_complete() && snapshot.lacks_node(node);
-        if let Some(node) = args.node.as_ref().filter(is_typo) {
-            return Err(Failure::NoNode(node.clone()));
+        if let Some(node) = &args.node {
+            if drops.is_complete() && snapshot.lacks_node(node) {
+                return Err(Failure::NoNode(node.clone()));
+            }
+            terminal.print(&text::nothing_on(node))?;
         }
-        let node = args
-            .node
-            .iter()
-            .map(|node| format!("No recorded state on node {node} is dropped\n"));
-        terminal.print(&node.collect::<String>())?;
         return Ok(outcome);
     }
     let shown = drops.count();
-    let question = format!("Drop {}?", count(shown, STATE));
-    if let Answer::End(outcome) = terminal.ask(&question, args.consent, outcome)? {
+    if let Answer::End(outcome) = terminal.ask(&text::question(shown), args.consent, outcome)? {
         return Ok(outcome);
     }
     if !args.consent.yes {
         // The answer may have come long after the cluster was read.
-        drops.retain(&read_and_decide(args, client, &namespaces).await?.1);
+        let now = read_pods(client, &namespaces).await?;
+        drops.retain(&decide(&now, &args.pods, args.node.as_deref())?);
     }
     let mut dropped = 0;
     for (object, states) in &drops.objects {
         let address = Address::of(&snapshot, &object.namespace, &object.name);
-        let failed = |failure: Failure| {
-            failure.with(&format!("{} dropped before that", count(dropped, STATE)))
-        };
         dropped += drop_states_of(client, terminal, &address, states)
             .await
-            .map_err(failed)?;
+            .map_err(|failure| failure.with(&text::dropped_before(dropped)))?;
     }
-    terminal.print(&format!("Dropped {}.\n", count(dropped, STATE)))?;
+    terminal.print(&text::dropped(dropped))?;
     if dropped == shown {
         return Ok(outcome);
     }
-    terminal.say(&format!(
-        "{} kept: the Pods or the states have changed meanwhile",
-        count(shown - dropped, STATE)
-    ));
+    terminal.say(&text::kept(shown - dropped));
     Ok(Outcome::NotWell)
 }
 
-async fn read_and_decide(
-    args: &Forget,
-    client: &Client,
-    namespaces: &Namespaces,
-) -> Result<(Snapshot, Drops), Failure> {
+async fn read_pods(client: &Client, namespaces: &Namespaces) -> Result<Snapshot, Failure> {
     let wanted = Wanted {
         pods: true,
         ..Wanted::default()
     };
-    let snapshot = read_confirmed(client, namespaces, wanted).await?;
-    let drops = decide(&snapshot, &args.pods, args.node.as_deref())?;
-    Ok((snapshot, drops))
+    read_confirmed(client, namespaces, wanted).await
 }
 
 /// Drops the unchanged ones of these states from one object. Returns their number.
@@ -106,10 +89,9 @@ async fn drop_states_of(
     for _ in 0..TRIES {
         let object = address.read_to_write(client).await?;
         let now = states(&object).map_err(|error| address.refused(&error))?;
-        let is_same = |(pod, state): &(&String, &PodState)| now.get(*pod) == Some(*state);
         let pods: Vec<&str> = agreed
             .iter()
-            .filter(is_same)
+            .filter(|(pod, state)| now.get(*pod) == Some(*state))
             .map(|(pod, _)| pod.as_str())
             .collect();
         let edit =
@@ -117,15 +99,11 @@ async fn drop_states_of(
         let Some(edit) = edit else { return Ok(0) };
         match write::send(client, address.patch(&edit.body)).await {
             Ok(stored) => {
-                let message = format!(
-                    "the recorded states of {} were dropped with kubectl-pps",
-                    pods.join(", ")
-                );
                 let note = Note {
                     about: &stored,
                     reason: "StatesForgotten",
                     action: "Forget",
-                    message,
+                    message: text::event(&pods),
                 };
                 publish(client, terminal, &note).await;
                 return Ok(pods.len());

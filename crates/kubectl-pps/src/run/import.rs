@@ -133,7 +133,8 @@ fn leaves_out(plan: &Plan) -> bool {
 
 /// The objects of a file, and of the lists in it; `-` is standard input.
 fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
-    let failure = |why: String| Failure::Unreadable(format!("{}: {why}", file_name(path)));
+    let name = file_name(path);
+    let failure = |why: String| Failure::Unreadable(format!("{name}: {why}"));
     let mut bytes = Vec::new();
     let limit = (max_bytes as u64).saturating_add(1);
     let read = if path == Path::new("-") {
@@ -151,11 +152,8 @@ fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
     let text = decode(&bytes).map_err(failure)?;
     let documents = parse_up_to(&text, max_bytes).map_err(|error| {
         Failure::Usage(format!(
-            "{}:{}:{}: {}",
-            file_name(path),
-            error.place.line,
-            error.place.column,
-            error.message
+            "{name}:{}:{}: {}",
+            error.place.line, error.place.column, error.message
         ))
     })?;
     let mut objects = Vec::new();

@@ -15,9 +15,9 @@ use crate::args::{Connection, Move};
 use crate::cluster::read::Wanted;
 use crate::cluster::{Client, connect};
 use crate::decide::command_line::CommandLine;
-use crate::decide::move_pod::{PodMove, Request, decide, order, require_keys, select};
+use crate::decide::move_pod::{PodMove, Refusal, Request, decide, order, require_keys, select};
 use crate::render::move_pod as text;
-use crate::render::{Answer, Terminal, printable};
+use crate::render::{Answer, Terminal};
 use crate::snapshot::{Namespaces, Node, Resource, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
@@ -39,24 +39,19 @@ pub(super) async fn run(
     terminal: &Terminal,
 ) -> CommandResult {
     let connected = connect(connection).await?;
-    let (client, namespace) = (&connected.client, connected.namespace.as_str());
-    let (commands, namespaces) = (
-        commands(connection, namespace),
-        namespaces(args.all_namespaces, namespace),
-    );
+    let namespace = connected.namespace.as_str();
     let job = Job {
         args,
-        client,
+        client: &connected.client,
         terminal,
-        commands,
-        namespaces,
+        commands: commands(connection, namespace),
+        namespaces: namespaces(args.all_namespaces, namespace),
     };
     let snapshot = job.read().await?;
     job.destination(&snapshot)?;
-    let refused = |why| text::refusal(why, &job.commands);
-    require_keys(&snapshot, &args.any).map_err(refused)?;
+    require_keys(&snapshot, &args.any).map_err(|why| job.refusal(why))?;
     let pods = if let Some(node) = &args.node {
-        let selected = select(&snapshot, node).map_err(refused)?;
+        let selected = select(&snapshot, node).map_err(|why| job.refusal(why))?;
         job.notes(&text::not_selected(&selected, &job.namespaces));
         if selected.pods.is_empty() && selected.returning.is_empty() && snapshot.lacks_node(node) {
             return Err(Failure::NoNode(node.clone()));
@@ -71,9 +66,26 @@ pub(super) async fn run(
     job.move_pods(&snapshot, &pods).await
 }
 
+/// The moves, and why the other Pods cannot be moved.
+#[derive(Default)]
+struct Planned {
+    moves: Vec<PodMove>,
+    refused: Vec<Failure>,
+}
+
+/// A move that was decided again just before it is made.
+struct Prepared {
+    snapshot: Snapshot,
+    now: PodMove,
+}
+
 impl Job<'_> {
     async fn read(&self) -> Result<Snapshot, Failure> {
         read_confirmed(self.client, &self.namespaces, Wanted::SCHEDULING).await
+    }
+
+    fn refusal(&self, why: Refusal) -> Failure {
+        text::refusal(why, &self.commands)
     }
 
     fn notes(&self, texts: &[String]) {
@@ -108,14 +120,10 @@ impl Job<'_> {
             any: &self.args.any,
             drop_annotations: self.args.drop_annotations,
         };
-        let decided =
-            decide(snapshot, &request).map_err(|why| text::refusal(why, &self.commands))?;
+        let decided = decide(snapshot, &request).map_err(|why| self.refusal(why))?;
         if let (None, Some(to)) = (&decided, to) {
-            self.terminal.print(&format!(
-                "Pod {} is on {} already\n",
-                name.name,
-                printable(to.name())
-            ))?;
+            self.terminal
+                .print(&text::already_there(&name.name, to.name()))?;
         }
         Ok(decided)
     }
@@ -126,86 +134,83 @@ impl Job<'_> {
         snapshot: &Snapshot,
         pods: &[NamespacedName],
     ) -> Result<Outcome, Failure> {
-        let (args, terminal) = (self.args, self.terminal);
-        let (moves, mut refused) = self.plan(snapshot, pods).await?;
+        let Planned { moves, mut refused } = self.plan(snapshot, pods).await?;
         // The exit code does not depend on the order of the names.
         refused.sort_by_key(Failure::exit_code);
         // A user who empties a node wants to move as many Pods as possible. A user who names Pods
         // wants all of them moved.
-        if args.node.is_none() || moves.is_empty() {
-            let refused = refused
+        if self.args.node.is_none() || moves.is_empty() {
+            let all = refused
                 .iter()
                 .cloned()
                 .reduce(|all, one| all.with(&one.to_string()));
-            refused.map_or(Ok(()), |refused| Err(refused.with("nothing was changed")))?;
-        }
-        self.notes(
-            &refused
-                .iter()
-                .map(|why| format!("not moved: {why}"))
-                .collect::<Vec<_>>(),
-        );
-        let question = match (&moves[..], &args.node) {
-            ([], None) => return Ok(Outcome::Well),
-            ([], Some(node)) => {
-                terminal.print(&format!("No Pod of {} has to be moved\n", printable(node)))?;
-                let Err(unread) = snapshot.require(Resource::Nodes) else {
-                    return Ok(Outcome::Well);
-                };
-                terminal.note(&format!(
-                    "{unread}: whether there is a node {node} is not known"
-                ));
-                return Ok(Outcome::Incomplete);
+            if let Some(all) = all {
+                return Err(all.with("nothing was changed"));
             }
-            ([one], _) => format!("Move Pod {}?", one.pod),
-            (moves, _) => format!("Move these {} Pods?", moves.len()),
-        };
+        }
+        for why in &refused {
+            self.terminal.note(&text::not_moved(why));
+        }
+        if moves.is_empty() {
+            return self.end_without_moves(snapshot);
+        }
         let outcome = if refused.is_empty() {
             Outcome::Well
         } else {
             Outcome::NotWell
         };
-        if let Answer::End(outcome) = terminal.ask(&question, args.consent, outcome)? {
+        let question = text::question(&moves);
+        if let Answer::End(outcome) = self.terminal.ask(&question, self.args.consent, outcome)? {
             return Ok(outcome);
         }
         Ok(self.move_all(&moves).await?.max(outcome))
     }
 
-    /// Decides, rehearses and shows the move of each Pod. Returns the moves, and why the other Pods
-    /// cannot be moved.
-    async fn plan(
-        &self,
-        snapshot: &Snapshot,
-        pods: &[NamespacedName],
-    ) -> Result<(Vec<PodMove>, Vec<Failure>), Failure> {
-        let (mut decided, mut moves, mut refused, mut notes) = (vec![], vec![], vec![], vec![]);
+    /// Nothing has to be moved.
+    fn end_without_moves(&self, snapshot: &Snapshot) -> Result<Outcome, Failure> {
+        let Some(node) = &self.args.node else {
+            return Ok(Outcome::Well);
+        };
+        self.terminal.print(&text::nothing_to_move(node))?;
+        let Err(unread) = snapshot.require(Resource::Nodes) else {
+            return Ok(Outcome::Well);
+        };
+        self.terminal.note(&text::unknown_node(node, unread));
+        Ok(Outcome::Incomplete)
+    }
+
+    /// Decides, rehearses and shows the move of each Pod.
+    async fn plan(&self, snapshot: &Snapshot, pods: &[NamespacedName]) -> Result<Planned, Failure> {
+        let mut decided = Vec::new();
+        let mut planned = Planned::default();
+        let mut notes = Vec::new();
         for (number, pod) in pods.iter().enumerate() {
             match self.decide(snapshot, pod) {
                 Ok(one) => decided.extend(one.filter(|_| !pods[..number].contains(pod))),
-                Err(failure) => refused.push(failure),
+                Err(failure) => planned.refused.push(failure),
             }
         }
         order(&mut decided);
         for one in decided {
             // A budget that allows one eviction at a time may allow this one after the moves
             // before.
-            let budget = if moves.is_empty() {
+            let budget = if planned.moves.is_empty() {
                 Budget::Within(Duration::ZERO)
             } else {
                 Budget::Later
             };
             if let Err(failure) = self.check(snapshot, &one, budget).await {
-                refused.push(failure);
+                planned.refused.push(failure);
                 continue;
             }
             self.terminal
                 .print(&text::plan(&one, self.terminal.style()))?;
             notes.extend(text::notes(&one, snapshot.unread(Resource::Nodes)));
-            moves.push(one);
+            planned.moves.push(one);
         }
         notes.dedup();
         self.notes(&notes);
-        Ok((moves, refused))
+        Ok(planned)
     }
 
     /// Fails if a node cannot take the Pod, or if the API server refuses a step.
@@ -216,8 +221,7 @@ impl Job<'_> {
         budget: Budget,
     ) -> Result<(), Failure> {
         if let Some(why) = text::obstacle(one).filter(|_| !self.args.force) {
-            let force = format!("--force moves Pod {} all the same", one.pod);
-            return Err(Failure::Refused(why).with(&force));
+            return Err(Failure::Refused(why).with(&text::force(one)));
         }
         Steps::new(self, snapshot, one, Some(budget))
             .rehearse()
@@ -231,13 +235,13 @@ impl Job<'_> {
         for (number, shown) in moves.iter().enumerate() {
             let ended = match self.prepare(shown).await {
                 Ok(None) => Ok(Outcome::Well),
-                Ok(Some((snapshot, now))) => {
+                Ok(Some(Prepared { snapshot, now })) => {
                     Steps::new(self, &snapshot, &now, None)
                         .carry_out(self.args.timeout)
                         .await
                 }
                 Err(failure @ Failure::Refused(_)) if self.args.node.is_some() => {
-                    self.notes(&[format!("not moved: {failure}")]);
+                    self.terminal.note(&text::not_moved(&failure));
                     outcome = Outcome::NotWell;
                     continue;
                 }
@@ -249,15 +253,14 @@ impl Job<'_> {
             }
         }
         if moves.len() > 1 && outcome == Outcome::Well {
-            self.terminal
-                .print(&format!("Moved {} Pods\n", moves.len()))?;
+            self.terminal.print(&text::moved_all(moves.len()))?;
         }
         Ok(outcome)
     }
 
     /// Decides a shown move again, since the cluster may have changed. None if nothing is left to
     /// do.
-    async fn prepare(&self, shown: &PodMove) -> Result<Option<(Snapshot, PodMove)>, Failure> {
+    async fn prepare(&self, shown: &PodMove) -> Result<Option<Prepared>, Failure> {
         let snapshot = self.read().await?;
         let Some(now) = self.decide(&snapshot, &shown.name())? else {
             return Ok(None);
@@ -267,7 +270,7 @@ impl Job<'_> {
         }
         self.check(&snapshot, &now, Budget::Within(BUDGET_PATIENCE))
             .await?;
-        Ok(Some((snapshot, now)))
+        Ok(Some(Prepared { snapshot, now }))
     }
 }
 

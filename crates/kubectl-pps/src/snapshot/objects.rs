@@ -349,10 +349,9 @@ impl Workload {
 
     /// What a PersistentPodState's `targetRef` says of it.
     pub fn target(&self) -> TargetReference {
-        let text = |field: &str| self.value[field].as_str().unwrap_or_default().to_owned();
         TargetReference {
-            api_version: text("apiVersion"),
-            kind: text("kind"),
+            api_version: self.text("/apiVersion").unwrap_or_default().to_owned(),
+            kind: self.text("/kind").unwrap_or_default().to_owned(),
             name: self.name().to_owned(),
         }
     }

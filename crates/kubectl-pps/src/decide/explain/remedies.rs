@@ -246,16 +246,16 @@ fn move_away(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     if landing.is_nowhere() {
         return None;
     }
-    let move_to = |landing: Landing, flags: String| Remedy {
+    let way_out = way_out(subject, &landing);
+    Some(Remedy {
+        landing: match &way_out {
+            Some(way_out) => landing.within(&way_out.nodes),
+            None => landing,
+        },
         kind: RemedyKind::Move {
             from: subject.recorded_node().map(str::to_owned),
-            flags,
+            flags: way_out.map(|way_out| way_out.flags).unwrap_or_default(),
         },
-        landing,
-    };
-    Some(match way_out(subject, &landing) {
-        Some(way_out) => move_to(landing.within(&way_out.nodes), way_out.flags),
-        None => move_to(landing, String::new()),
     })
 }
 

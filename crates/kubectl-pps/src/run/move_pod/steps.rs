@@ -10,7 +10,7 @@ use pps_core::packed::recorded_state;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::Job;
+use super::{Job, Prepared};
 use crate::cluster::read::get;
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::move_pod::{PodMove, Removal, mark};
@@ -102,9 +102,9 @@ impl<'a> Steps<'a> {
         if self.one.removal == Removal::Evict {
             self.mark(true).await?;
         }
-        let unfinished =
-            |failure: Failure| failure.with(&text::unfinished(self.one, &self.job.commands));
-        self.write_state_and_remove().await.map_err(unfinished)?;
+        self.write_state_and_remove()
+            .await
+            .map_err(|failure| self.unfinished(failure))?;
         if self.one.removal == Removal::Stay {
             return self
                 .job
@@ -112,14 +112,33 @@ impl<'a> Steps<'a> {
                 .print(&text::stays(self.one))
                 .map(|()| Outcome::Well);
         }
-        if self.is_outdated().await.map_err(unfinished)? {
-            let again = self.job.prepare(self.one).await.map_err(unfinished)?;
-            let Some((snapshot, now)) = again else {
-                return Ok(Outcome::Well);
-            };
-            return Box::pin(Steps::new(self.job, &snapshot, &now, None).carry_out(timeout)).await;
+        if self
+            .is_outdated()
+            .await
+            .map_err(|failure| self.unfinished(failure))?
+        {
+            return self.start_again(timeout).await;
         }
         self.wait(timeout).await
+    }
+
+    /// Moves a Pod that was created with the former state meanwhile.
+    async fn start_again(&self, timeout: Duration) -> Result<Outcome, Failure> {
+        let prepared = self
+            .job
+            .prepare(self.one)
+            .await
+            .map_err(|failure| self.unfinished(failure))?;
+        match prepared {
+            Some(Prepared { snapshot, now }) => {
+                Box::pin(Steps::new(self.job, &snapshot, &now, None).carry_out(timeout)).await
+            }
+            None => Ok(Outcome::Well),
+        }
+    }
+
+    fn unfinished(&self, failure: Failure) -> Failure {
+        failure.with(&text::unfinished(self.one, &self.job.commands))
     }
 
     async fn write_state_and_remove(&self) -> Result<(), Failure> {
@@ -139,8 +158,8 @@ impl<'a> Steps<'a> {
             return Ok(false);
         }
         let decided = self.one.present.as_ref().map(Pod::uid);
-        let is_new = |pod: &Pod| pod.node().is_none() && Some(pod.uid()) != decided;
-        Ok(self.read_pod().await?.as_ref().is_some_and(is_new))
+        let now = self.read_pod().await?;
+        Ok(now.is_some_and(|pod| pod.node().is_none() && Some(pod.uid()) != decided))
     }
 
     /// Marks the Pod, so that the sidecar leaves its state alone, or removes the mark.
@@ -152,8 +171,9 @@ impl<'a> Steps<'a> {
             let Some(annotations) = mark(&pod, is_moved) else {
                 return Ok(());
             };
-            let (uid, version) = (pod.uid(), pod.resource_version());
-            let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
+            let body = json!({"metadata": {
+                "uid": pod.uid(), "resourceVersion": pod.resource_version(), "annotations": annotations,
+            }});
             let patch = pps_api::Write::patch(self.pod_path(), &body);
             let patch = Write::new(self.pod_right("patch"), patch);
             match self.send(patch).await {
@@ -264,7 +284,8 @@ impl<'a> Steps<'a> {
 
     /// Waits until the new Pod is Ready and recorded, and shows where it has started.
     pub(super) async fn wait(&self, timeout: Duration) -> Result<Outcome, Failure> {
-        let (one, terminal, commands) = (self.one, self.job.terminal, &self.job.commands);
+        let one = self.one;
+        let terminal = self.job.terminal;
         terminal.say(&text::waiting(one));
         let deadline = Instant::now() + timeout;
         loop {
@@ -288,7 +309,7 @@ impl<'a> Steps<'a> {
                 });
             }
             if Instant::now() >= deadline {
-                return Err(text::timed_out(one, timeout, commands));
+                return Err(text::timed_out(one, timeout, &self.job.commands));
             }
             sleep(POLL_INTERVAL).await;
         }

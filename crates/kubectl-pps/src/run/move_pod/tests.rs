@@ -305,7 +305,7 @@ async fn a_budget_may_allow_one_eviction_after_the_other() {
             _ => api(&now, request),
         });
         let plan = async |job: &Job<'_>, _: &PodMove| job.plan(&pair, &names).await;
-        let (moves, refused) = with_move(client, &anywhere(), &pair, plan).await.unwrap();
+        let Planned { moves, refused } = with_move(client, &anywhere(), &pair, plan).await.unwrap();
         assert_eq!(
             (moves.len(), refused.len()),
             (planned, 2 - planned),
@@ -341,7 +341,7 @@ async fn what_is_in_the_way_is_said_before_the_api_server_is_asked() {
         };
         let client = serve(|request| panic!("{request}"));
         let plan = async |job: &Job<'_>, _: &PodMove| job.plan(&world, &names).await;
-        let (moves, refused) = with_move(client, &args, &world, plan).await.unwrap();
+        let Planned { moves, refused } = with_move(client, &args, &world, plan).await.unwrap();
         assert!(moves.is_empty(), "{moves:?}");
         let expected = format!("{why}\n--force moves Pod db-0 all the same");
         assert_eq!(refused, [Failure::Refused(expected)]);
