@@ -16,28 +16,32 @@ const MAX_LINES: usize = 1_500;
 
 /// The lines of both texts.
 pub fn difference<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let old: Vec<&str> = before.lines().collect();
+    let new: Vec<&str> = after.lines().collect();
     if old.len().max(new.len()) > MAX_LINES {
         return vec![Line {
             op: ' ',
             text: "The difference is too long to show.",
         }];
     }
-    let (mut steps, old, new) = (Replace::new(Capture::new()), old.as_slice(), new.as_slice());
+    let old = old.as_slice();
+    let new = new.as_slice();
+    let mut steps = Replace::new(Capture::new());
     // Capturing cannot fail. The other algorithms would make the playground larger.
     let Ok(()) = myers::diff_deadline_raw(&mut steps, old, 0..old.len(), new, 0..new.len(), None);
-    let changes = steps
+    steps
         .into_inner()
         .into_ops()
         .into_iter()
-        .flat_map(move |step| step.iter_changes(old, new));
-    let line = |tag, text| match tag {
-        ChangeTag::Equal => Line { op: ' ', text },
-        ChangeTag::Delete => Line { op: '-', text },
-        ChangeTag::Insert => Line { op: '+', text },
-    };
-    changes
-        .map(|change| line(change.tag(), change.value()))
+        .flat_map(|step| step.iter_changes(old, new))
+        .map(|change| Line {
+            op: match change.tag() {
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            },
+            text: change.value(),
+        })
         .collect()
 }
 

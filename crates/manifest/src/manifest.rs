@@ -28,12 +28,6 @@ fn fields(text: &mut String, object: &Value, indent: usize, first_is_inline: boo
     let Some(map) = object.as_object() else {
         return;
     };
-    let rank = |key: &str| {
-        FIRST
-            .iter()
-            .position(|first| *first == key)
-            .unwrap_or(FIRST.len())
-    };
     let mut keys: Vec<&String> = map.keys().collect();
     keys.sort_by_key(|key| (rank(key), *key));
     for (index, key) in keys.into_iter().enumerate() {
@@ -44,6 +38,14 @@ fn fields(text: &mut String, object: &Value, indent: usize, first_is_inline: boo
         text.push(':');
         below(text, &map[key], indent);
     }
+}
+
+/// The place of a key among the keys of its object.
+fn rank(key: &str) -> usize {
+    FIRST
+        .iter()
+        .position(|first| *first == key)
+        .unwrap_or(FIRST.len())
 }
 
 fn items(text: &mut String, list: &Value, indent: usize) {
@@ -90,9 +92,8 @@ fn below_inline(text: &mut String, value: &Value, indent: usize) {
 
 /// Whether a string is shown in block style.
 fn is_block(string: &str) -> bool {
-    let printable = |c: char| c == '\n' || !is_hidden(c) && !"\u{fffe}\u{ffff}".contains(c);
     string.trim_end_matches('\n').contains('\n')
-        && string.chars().all(printable)
+        && string.chars().all(|c| c == '\n' || is_printable(c))
         && !string.starts_with([' ', '\n'])
         && string
             .lines()
@@ -129,7 +130,7 @@ fn json(value: &Value) -> String {
     for c in value.to_string().chars() {
         let code = u32::from(c);
         let _ = match c {
-            _ if !is_hidden(c) && !matches!(c, '\u{fffe}' | '\u{ffff}') => text.write_char(c),
+            _ if is_printable(c) => text.write_char(c),
             _ if code > 0xffff => write!(text, "\\U{code:08x}"),
             _ => write!(text, "\\u{code:04x}"),
         };
@@ -137,14 +138,17 @@ fn json(value: &Value) -> String {
     text
 }
 
+/// Whether YAML 1.1 allows a character, and a terminal shows it.
+fn is_printable(c: char) -> bool {
+    !is_hidden(c) && !matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
 /// A string in plain style if it is read as the same string, else in double quotes.
 fn quoted(string: &str) -> String {
-    let plain_start = |c: char| c.is_ascii_alphanumeric() || "/._".contains(c);
-    let plain = |c: char| {
-        c.is_ascii_alphanumeric() || "/._-+@%=,()$; ".contains(c) || c == ':' || c == '\''
-    };
-    let is_plain = string.starts_with(plain_start)
-        && string.chars().all(plain)
+    let is_plain = string.starts_with(|c: char| c.is_ascii_alphanumeric() || "/._".contains(c))
+        && string
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "/._-+@%=,()$; :'".contains(c))
         && !string.contains(": ")
         && !string.ends_with([':', ' '])
         && !string.starts_with("...")

@@ -14,7 +14,11 @@ pub(super) struct Builder<'a> {
     source: Parser<'a, StrInput<'a>>,
 }
 
-type Spanned<'a> = (Event<'a>, Place);
+/// An event of the parser, and where it begins.
+struct Spanned<'a> {
+    event: Event<'a>,
+    start: Place,
+}
 
 impl<'a> Builder<'a> {
     pub(super) fn new(text: &'a str) -> Self {
@@ -28,7 +32,7 @@ impl<'a> Builder<'a> {
     pub(super) fn documents(mut self) -> Result<Vec<Document>, YamlError> {
         let mut documents = Vec::new();
         loop {
-            match self.next()?.0 {
+            match self.next()?.event {
                 Event::StreamEnd => return Ok(documents),
                 Event::DocumentStart(..) => {
                     let first = self.next()?;
@@ -44,14 +48,21 @@ impl<'a> Builder<'a> {
 
     fn next(&mut self) -> Result<Spanned<'a>, YamlError> {
         match self.source.next_event() {
-            Some(Ok((event, span))) => Ok((event, place(span.start))),
+            Some(Ok((event, span))) => Ok(Spanned {
+                event,
+                start: place(span.start),
+            }),
             Some(Err(error)) => Err(self.explain(&error)),
-            None => Ok((Event::StreamEnd, Place::default())),
+            None => Ok(Spanned {
+                event: Event::StreamEnd,
+                start: Place::default(),
+            }),
         }
     }
 
-    fn value(&mut self, (event, start): Spanned<'a>, depth: usize) -> Result<Document, YamlError> {
-        match event {
+    fn value(&mut self, first: Spanned<'a>, depth: usize) -> Result<Document, YamlError> {
+        let start = first.start;
+        match first.event {
             // A few lines with aliases can stand for gigabytes.
             Event::Alias(_) => Err(wrong(start, "aliases are not read: write the value here")),
             Event::Scalar(text, style, _, tag) => {
@@ -71,10 +82,11 @@ impl<'a> Builder<'a> {
     }
 
     fn sequence(&mut self, start: Place, depth: usize) -> Result<Document, YamlError> {
-        let (mut values, mut items) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
+        let mut items = Vec::new();
         loop {
             let next = self.next()?;
-            if next.0 == Event::SequenceEnd {
+            if next.event == Event::SequenceEnd {
                 let positions = Positions {
                     start,
                     children: Children::Items(items),
@@ -91,10 +103,12 @@ impl<'a> Builder<'a> {
     }
 
     fn mapping(&mut self, start: Place, depth: usize) -> Result<Document, YamlError> {
-        let (mut values, mut fields) = (Map::new(), BTreeMap::new());
+        let mut values = Map::new();
+        let mut fields = BTreeMap::new();
         loop {
-            let (event, key_start) = self.next()?;
-            if event == Event::MappingEnd {
+            let next = self.next()?;
+            let key_start = next.start;
+            if next.event == Event::MappingEnd {
                 let positions = Positions {
                     start,
                     children: Children::Fields(fields),
@@ -104,10 +118,11 @@ impl<'a> Builder<'a> {
                     positions,
                 });
             }
-            if matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<") {
+            if matches!(&next.event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<")
+            {
                 return Err(wrong(key_start, "<< is not read: write the fields here"));
             }
-            let key = self.value((event, key_start), depth)?;
+            let key = self.value(next, depth)?;
             let next = self.next()?;
             let document = self.value(next, depth)?;
             let Some(key) = key_text(key.value) else {

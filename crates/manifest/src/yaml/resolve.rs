@@ -12,16 +12,16 @@ pub(super) enum Scalar {
 
 /// Reads a scalar. `tag` is that of YAML's core schema; a quoted scalar has the tag `str`.
 pub(super) fn resolve(text: &str, tag: Option<&str>) -> Scalar {
-    let string = || Scalar::Value(text.into());
+    let string = Scalar::Value(text.into());
     match tag {
-        None => plain(text).unwrap_or_else(string),
+        None => plain(text).unwrap_or(string),
         Some("null") if text.is_empty() => Scalar::Value(Value::Null),
         Some(tag @ ("null" | "bool" | "int" | "float")) => match plain(text) {
             Some(Scalar::Value(value)) if fits(tag, &value) => Scalar::Value(value),
             Some(Scalar::NotJson) if tag == "float" => Scalar::NotJson,
             _ => Scalar::NotOfTag,
         },
-        Some(_) => string(),
+        Some(_) => string,
     }
 }
 
