@@ -68,7 +68,11 @@ pub fn build(options: &Options) -> Result<Report> {
     );
     ensure_replaceable(output)?;
 
-    let (book, files, examples) = assemble(options, &entries)?;
+    let Assembled {
+        book,
+        files,
+        examples,
+    } = assemble(options, &entries)?;
     let unshown = unshown(source, &files)?;
     ensure!(
         unshown.is_empty(),
@@ -105,37 +109,40 @@ pub fn build(options: &Options) -> Result<Report> {
     })
 }
 
-/// The pages with links that work on the site, the files that they show, and the number of their
-/// examples.
-fn assemble(options: &Options, entries: &[Entry]) -> Result<(Book, BTreeSet<String>, usize)> {
-    let kind = |path: &str| match fs::metadata(options.source.join(path)) {
-        Ok(metadata) if metadata.is_dir() => Kind::Folder,
-        Ok(_) => Kind::File,
-        Err(_) => Kind::Missing,
-    };
+#[derive(Default)]
+struct Assembled {
+    /// The pages with links that work on the site.
+    book: Book,
+    /// The files that the pages show.
+    files: BTreeSet<String>,
+    /// The number of examples.
+    examples: usize,
+}
+
+fn assemble(options: &Options, entries: &[Entry]) -> Result<Assembled> {
     let targets = Targets {
         pages: pages(entries).map(|page| page.file.as_str()).collect(),
         repository: &options.repository,
         revision: &options.revision,
-        kind: &kind,
+        kind: &|path| kind(&options.source.join(path)),
     };
-    let (mut book, mut files, mut examples) = (Book::new(), BTreeSet::new(), 0);
+    let mut assembled = Assembled::default();
     for entry in entries {
         match entry {
             Entry::Part(title) => {
-                book.push_item(BookItem::PartTitle(title.clone()));
+                assembled.book.push_item(BookItem::PartTitle(title.clone()));
             }
             Entry::Page(page) => {
                 let document = read(&options.source, &page.file)?;
                 let rewritten = rewrite(&page.file, &document, &targets)?;
-                files.extend(rewritten.files);
+                assembled.files.extend(rewritten.files);
                 let mut markdown = rewritten.markdown;
                 if options.playground.is_some() {
-                    examples += find(&markdown).with_context(|| page.file.clone())?.len();
+                    assembled.examples += find(&markdown).with_context(|| page.file.clone())?.len();
                     let up = "../".repeat(page.file.matches('/').count());
                     markdown = add_links(&markdown, &format!("{up}{PLAYGROUND}/index.html"))?;
                 }
-                book.push_item(Chapter::new(
+                assembled.book.push_item(Chapter::new(
                     &page.title,
                     markdown,
                     on_site(&page.file),
@@ -144,7 +151,15 @@ fn assemble(options: &Options, entries: &[Entry]) -> Result<(Book, BTreeSet<Stri
             }
         }
     }
-    Ok((book, files, examples))
+    Ok(assembled)
+}
+
+fn kind(path: &Path) -> Kind {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Kind::Folder,
+        Ok(_) => Kind::File,
+        Err(_) => Kind::Missing,
+    }
 }
 
 fn config(repository: &str) -> Result<Config> {
@@ -196,10 +211,9 @@ fn unused(source: &Path, pages: &BTreeSet<&str>) -> Result<Vec<String>> {
 /// The pictures in `docs/images` that no page shows.
 fn unshown(source: &Path, shown: &BTreeSet<String>) -> Result<Vec<String>> {
     let folder = format!("{FOLDER}/images");
-    let pictures = names(&source.join(&folder))?
+    Ok(names(&source.join(&folder))?
         .into_iter()
-        .map(|name| format!("{folder}/{name}"));
-    Ok(pictures
+        .map(|name| format!("{folder}/{name}"))
         .filter(|picture| !shown.contains(picture))
         .collect())
 }
@@ -242,7 +256,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for name in names(from)? {
-        let (source, target) = (from.join(&name), to.join(&name));
+        let source = from.join(&name);
+        let target = to.join(&name);
         if source.is_dir() {
             copy_folder(&source, &target)?;
         } else {

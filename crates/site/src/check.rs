@@ -62,6 +62,7 @@ pub(crate) fn has_extension(file: &str, extension: &str) -> bool {
         .is_some_and(|found| found == extension)
 }
 
+#[derive(Default)]
 struct Page {
     anchors: BTreeSet<String>,
     links: Vec<String>,
@@ -69,22 +70,20 @@ struct Page {
 
 /// Reads a page as mdBook writes it: attributes are in double quotes, and code has no tags.
 fn page(html: &str) -> Page {
-    let tags = || {
-        html.split('<')
-            .skip(1)
-            .filter_map(|rest| rest.split('>').next())
-    };
-    let value = |tag: &str, name: &str| {
-        let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
-        Some(rest.split('"').next()?.replace("&amp;", "&"))
-    };
-    let links = tags()
-        .filter(|tag| tag.starts_with("a "))
-        .filter_map(|tag| value(tag, "href"));
-    Page {
-        anchors: tags().filter_map(|tag| value(tag, "id")).collect(),
-        links: links.collect(),
+    let mut page = Page::default();
+    for rest in html.split('<').skip(1) {
+        let tag = rest.split('>').next().unwrap_or_default();
+        page.anchors.extend(attribute(tag, "id"));
+        if tag.starts_with("a ") {
+            page.links.extend(attribute(tag, "href"));
+        }
     }
+    page
+}
+
+fn attribute(tag: &str, name: &str) -> Option<String> {
+    let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+    Some(rest.split('"').next()?.replace("&amp;", "&"))
 }
 
 fn of_link(

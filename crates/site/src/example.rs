@@ -84,27 +84,27 @@ fn fragment(scenario: &str) -> Result<String> {
 /// The examples of a document, in their order.
 pub fn find(markdown: &str) -> Result<Vec<Example>> {
     let mut examples = Vec::new();
-    let mut block: Option<(String, String)> = None;
+    let mut block: Option<Block> = None;
     for (event, range) in events(markdown) {
         match event {
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => {
-                block = Some((language.into_string(), String::new()));
+                block = Some(Block {
+                    language: language.into_string(),
+                    code: String::new(),
+                });
             }
             Event::Text(text) => {
-                if let Some((_, code)) = &mut block {
-                    code.push_str(&text);
+                if let Some(block) = &mut block {
+                    block.code.push_str(&text);
                 }
             }
             Event::End(TagEnd::CodeBlock) => {
-                let Some((language, code)) = block.take() else {
+                let Some(block) = block.take() else {
                     continue;
                 };
                 let line = line_at(markdown, range.start);
-                let indent = range.start
-                    - markdown[..range.start]
-                        .rfind('\n')
-                        .map_or(0, |newline| newline + 1);
-                for yaml in texts(&language, &code) {
+                let indent = indent_at(markdown, range.start);
+                for yaml in block.texts() {
                     let cluster =
                         complete(&yaml).with_context(|| format!("the block at line {line}"))?;
                     examples.extend(cluster.map(|cluster| Example {
@@ -121,24 +121,42 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// The YAML texts of a block: all of it, or the input of `kubectl apply` in a shell.
-fn texts(language: &str, code: &str) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut lines = code.lines();
-    match language {
-        "yaml" => texts.push(code.to_owned()),
-        "sh" | "console" => {
-            while let Some(line) = lines.next() {
-                if let Some((_, end)) = line.split_once("kubectl apply -f - <<") {
-                    let end = end.trim().trim_matches('\'');
-                    let read = lines.by_ref().take_while(|line| *line != end);
-                    texts.push(read.flat_map(|line| [line, "\n"]).collect());
-                }
-            }
+/// The number of characters before this position in its line.
+fn indent_at(markdown: &str, position: usize) -> usize {
+    let line_start = markdown[..position]
+        .rfind('\n')
+        .map_or(0, |newline| newline + 1);
+    position - line_start
+}
+
+/// A fenced block.
+struct Block {
+    language: String,
+    code: String,
+}
+
+impl Block {
+    /// The YAML texts of the block: all of it, or the input of `kubectl apply` in a shell.
+    fn texts(&self) -> Vec<String> {
+        match self.language.as_str() {
+            "yaml" => vec![self.code.clone()],
+            "sh" | "console" => inputs_of_apply(&self.code),
+            _ => Vec::new(),
         }
-        _ => {}
     }
-    texts
+}
+
+fn inputs_of_apply(code: &str) -> Vec<String> {
+    let mut inputs = Vec::new();
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        if let Some((_, end)) = line.split_once("kubectl apply -f - <<") {
+            let end = end.trim().trim_matches('\'');
+            let read = lines.by_ref().take_while(|line| *line != end);
+            inputs.push(read.flat_map(|line| [line, "\n"]).collect());
+        }
+    }
+    inputs
 }
 
 const PPS: &str = "PersistentPodState";
@@ -164,43 +182,44 @@ fn complete(yaml: &str) -> Result<Option<Cluster>> {
     objects.retain(|object| {
         object["apiVersion"].is_string() && object["spec"]["targetRef"]["kind"] != PPS
     });
-    let target = |object: &Value| match object["kind"].as_str() {
-        Some(PPS) => Some(object["spec"]["targetRef"].clone()),
-        Some(STATEFUL_SET) => {
-            let (version, name) = (&object["apiVersion"], &object["metadata"]["name"]);
-            Some(json!({"apiVersion": version, "kind": STATEFUL_SET, "name": name}))
-        }
-        _ => None,
-    };
-    let Some(first) = objects.iter().find_map(target) else {
+    let Some(first) = objects.iter().find_map(workload_name) else {
         return Ok(None);
     };
+    let pod = format!("{first}-0");
     let mut completed = yaml.to_owned();
     for object in objects.iter().filter(|object| object["kind"] == PPS) {
-        let (wanted, namespace) = (
-            &object["spec"]["targetRef"],
-            &object["metadata"]["namespace"],
-        );
-        let is_target = |other: &Value| {
-            other["kind"] == wanted["kind"]
-                && other["metadata"]["name"] == wanted["name"]
-                && other["metadata"]["namespace"] == *namespace
-                && group(&other["apiVersion"]) == group(&wanted["apiVersion"])
-        };
-        if !objects.iter().any(is_target) {
-            completed.push_str(&workload(wanted, namespace.as_str()));
+        if !objects.iter().any(|other| is_target(other, object)) {
+            let namespace = object["metadata"]["namespace"].as_str();
+            completed.push_str(&workload(&object["spec"]["targetRef"], namespace));
         }
     }
     let has_nodes = objects.iter().any(|object| object["kind"] == "Node");
     if !has_nodes {
         completed.push_str(&nodes(&objects.iter().flat_map(topology_keys).collect()));
     }
-    let pod = format!("{}-0", text(&first["name"]));
     Ok(Some(Cluster {
         objects: completed,
         pod,
         has_nodes,
     }))
+}
+
+/// The name of the workload that an object is, or is for.
+fn workload_name(object: &Value) -> Option<&str> {
+    match object["kind"].as_str()? {
+        PPS => Some(text(&object["spec"]["targetRef"]["name"])),
+        STATEFUL_SET => Some(text(&object["metadata"]["name"])),
+        _ => None,
+    }
+}
+
+/// Whether an object is the workload that a PersistentPodState names.
+fn is_target(object: &Value, pps: &Value) -> bool {
+    let target = &pps["spec"]["targetRef"];
+    object["kind"] == target["kind"]
+        && object["metadata"]["name"] == target["name"]
+        && object["metadata"]["namespace"] == pps["metadata"]["namespace"]
+        && group(&object["apiVersion"]) == group(&target["apiVersion"])
 }
 
 fn text(value: &Value) -> &str {
@@ -215,33 +234,32 @@ fn group(api_version: &Value) -> &str {
 
 /// The labels of Nodes that a PersistentPodState or a workload's annotations name.
 fn topology_keys(object: &Value) -> Vec<&str> {
-    let (spec, annotations) = (&object["spec"], &object["metadata"]["annotations"]);
-    let preferred = spec["preferredPersistentTopology"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    let topologies = preferred
-        .map(|term| &term["preference"])
-        .chain([&spec["requiredPersistentTopology"]]);
-    let keys = topologies.flat_map(|topology| {
-        topology["nodeTopologyKeys"]
-            .as_array()
-            .into_iter()
-            .flatten()
-    });
-    let annotated = ["required", "preferred"]
-        .map(|kind| text(&annotations[format!("kruise.io/{kind}-persistent-topology")]).split(','));
-    let annotated = annotated
-        .into_iter()
-        .flatten()
-        .map(str::trim)
-        .filter(|key| !key.is_empty());
-    keys.map(text).chain(annotated).collect()
+    let spec = &object["spec"];
+    let preferred = items(&spec["preferredPersistentTopology"]).map(|term| &term["preference"]);
+    let specified = preferred
+        .chain([&spec["requiredPersistentTopology"]])
+        .flat_map(|topology| items(&topology["nodeTopologyKeys"]))
+        .map(text);
+    let annotations = &object["metadata"]["annotations"];
+    let annotated = [
+        "kruise.io/required-persistent-topology",
+        "kruise.io/preferred-persistent-topology",
+    ]
+    .into_iter()
+    .flat_map(|annotation| text(&annotations[annotation]).split(','))
+    .map(str::trim)
+    .filter(|key| !key.is_empty());
+    specified.chain(annotated).collect()
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 fn workload(target: &Value, namespace: Option<&str>) -> String {
-    let [api_version, kind, name] =
-        ["apiVersion", "kind", "name"].map(|field| text(&target[field]));
+    let api_version = text(&target["apiVersion"]);
+    let kind = text(&target["kind"]);
+    let name = text(&target["name"]);
     let namespace = namespace
         .map(|namespace| format!("\n  namespace: {namespace}"))
         .unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
-use mdbook_markdown::pulldown_cmark::{Event, OffsetIter, Tag};
+use mdbook_markdown::pulldown_cmark::{CowStr, Event, OffsetIter, Tag};
 use mdbook_markdown::{MarkdownOptions, new_cmark_parser};
 
 use crate::contents::{FOLDER, folder, on_site, resolve};
@@ -50,51 +50,79 @@ pub(crate) fn line_at(markdown: &str, position: usize) -> usize {
 /// Makes the links of a document lead to the site's pages, and to the Git host for all other files.
 pub fn rewrite(file: &str, markdown: &str, targets: &Targets<'_>) -> Result<Rewritten> {
     let mut files = BTreeSet::new();
-    let mut changes: Vec<(Range<usize>, String)> = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
     for (event, range) in events(markdown) {
-        let (link, is_image) = match event {
-            Event::Start(Tag::Link { dest_url, .. }) => (dest_url, false),
-            Event::Start(Tag::Image { dest_url, .. }) => (dest_url, true),
+        let link = match event {
+            Event::Start(Tag::Link { dest_url, .. }) => Link {
+                kind: LinkKind::Anchor,
+                url: dest_url,
+            },
+            Event::Start(Tag::Image { dest_url, .. }) => Link {
+                kind: LinkKind::Image,
+                url: dest_url,
+            },
             _ => continue,
         };
         let line = line_at(markdown, range.start);
-        let at = || format!("{file}:{line}: the link {link}");
-        match target(file, &link, is_image, targets).with_context(at)? {
+        let place = format!("{file}:{line}: the link {}", link.url);
+        match target(file, &link, targets).with_context(|| place.clone())? {
             Target::Unchanged => {}
             Target::Copied(copied) => {
                 files.insert(copied);
             }
             Target::Changed(changed) => {
-                let written = format!("]({link}");
+                let written = format!("]({}", link.url);
                 let Some(start) = markdown[range.clone()].rfind(&written) else {
-                    bail!("{}: write it as [text](target)", at());
+                    bail!("{place}: write it as [text](target)");
                 };
                 let start = range.start + start + "](".len();
-                changes.push((start..start + link.len(), changed));
+                changes.push(Change {
+                    range: start..start + link.url.len(),
+                    url: changed,
+                });
             }
         }
     }
     let mut markdown = markdown.to_owned();
     // An image may be the text of a link, so the order of the events is not the order in the text.
-    changes.sort_by_key(|(range, _)| range.start);
-    for (range, changed) in changes.into_iter().rev() {
-        markdown.replace_range(range, &changed);
+    changes.sort_by_key(|change| change.range.start);
+    for Change { range, url } in changes.into_iter().rev() {
+        markdown.replace_range(range, &url);
     }
     Ok(Rewritten { markdown, files })
 }
 
+/// A link or a picture of a document.
+struct Link<'a> {
+    kind: LinkKind,
+    url: CowStr<'a>,
+}
+
+#[derive(PartialEq, Eq)]
+enum LinkKind {
+    Anchor,
+    Image,
+}
+
+/// A URL that is written in place of another.
+struct Change {
+    range: Range<usize>,
+    url: String,
+}
+
+/// Where a link leads on the site.
 enum Target {
     Unchanged,
     Changed(String),
     Copied(String),
 }
 
-fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Result<Target> {
+fn target(file: &str, link: &Link, targets: &Targets<'_>) -> Result<Target> {
+    let is_image = link.kind == LinkKind::Image;
+    let link = &*link.url;
     if let Some(page) = page_on_git_host(link, targets) {
         let up = "../".repeat(file.matches('/').count());
-        let (page, anchor) = page
-            .find('#')
-            .map_or((page, ""), |start| page.split_at(start));
+        let (page, anchor) = split_anchor(page);
         return Ok(Target::Changed(format!("{up}{}{anchor}", on_site(page))));
     }
     if is_external(link) {
@@ -103,23 +131,19 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
         }
         return Ok(Target::Unchanged);
     }
-    let (path, anchor) = link
-        .find('#')
-        .map_or((link, ""), |start| link.split_at(start));
+    let (path, anchor) = split_anchor(link);
     if path.is_empty() {
         return Ok(Target::Unchanged);
     }
     let path_in_repository = resolve(folder(file), path)?;
     if targets.pages.contains(path_in_repository.as_str()) {
-        let (before, name) = path
-            .rsplit_once('/')
-            .map_or(("", path), |(before, name)| (before, name));
+        let name = path.rsplit('/').next().unwrap_or_default();
         let shown = on_site(name);
-        return Ok(match (shown == name, before) {
-            (true, _) => Target::Unchanged,
-            (false, "") => Target::Changed(format!("{shown}{anchor}")),
-            (false, before) => Target::Changed(format!("{before}/{shown}{anchor}")),
-        });
+        if shown == name {
+            return Ok(Target::Unchanged);
+        }
+        let before = &path[..path.len() - name.len()];
+        return Ok(Target::Changed(format!("{before}{shown}{anchor}")));
     }
     let in_docs = path_in_repository.starts_with(&format!("{FOLDER}/"));
     match (targets.kind)(&path_in_repository) {
@@ -137,6 +161,11 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
             )))
         }
     }
+}
+
+/// A path, and its anchor with the `#`.
+fn split_anchor(link: &str) -> (&str, &str) {
+    link.split_at(link.find('#').unwrap_or(link.len()))
 }
 
 /// The page, with its anchor, that a link to the Git host leads to. A document that is also shown
