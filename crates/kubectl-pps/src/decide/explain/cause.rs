@@ -51,7 +51,7 @@ pub enum Cause {
     NoNode {
         /// The nodes with the injected labels; none if nodes could not be read.
         matching: Option<Vec<NodeVerdict>>,
-        /// Without its recorded state, a node could take it.
+        /// Only its recorded state keeps it from nodes, as far as is known.
         by_recorded_state: bool,
     },
     /// It does not exist, and its workload does not want it.
