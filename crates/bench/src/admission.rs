@@ -44,11 +44,11 @@ pub(crate) async fn measure(
 ) -> Result<()> {
     eprintln!("  admissions");
     let namespaces = ["size-0", "size-1", "size-2", "size-3"];
-    let layouts = sizes
+    let layouts: Vec<Layout> = sizes
         .iter()
         .zip(namespaces)
-        .map(|(&pods, namespace)| Layout::new(namespace, 1, pods));
-    let layouts: Vec<Layout> = layouts.collect();
+        .map(|(&pods, namespace)| Layout::new(namespace, 1, pods))
+        .collect();
     let records = bed.prepare(product, &layouts).await?;
     let mut recorder = bed.start_recorder(product).await?;
     recorder.wait_until_ready().await?;
@@ -88,7 +88,8 @@ pub(crate) async fn measure(
 
 async fn measure_size(bed: &Bed, host: &Host, layout: Layout, add: Add<'_>) -> Result<()> {
     let process = host.process.as_ref();
-    let (server, api_server) = (process.map(cpu).transpose()?, bed.api_server_cpu()?);
+    let server = process.map(cpu).transpose()?;
+    let api_server = bed.api_server_cpu()?;
     let mut times = Vec::with_capacity(CALLS);
     for call in 0..CALLS {
         let pod = call * 7 % layout.pods;
@@ -98,7 +99,6 @@ async fn measure_size(bed: &Bed, host: &Host, layout: Layout, add: Add<'_>) -> R
         times.push(started.elapsed().as_secs_f64() * 1e3);
         check(&response, &node_name(pod))?;
     }
-    let each = |now: f64, before: f64| (now - before) * 1e3 / CALLS as f64;
     times.sort_unstable_by(f64::total_cmp);
     add(layout.pods, "p50", Unit::Milliseconds, median(&times));
     add(
@@ -112,16 +112,21 @@ async fn measure_size(bed: &Bed, host: &Host, layout: Layout, add: Add<'_>) -> R
             layout.pods,
             "CPU of the webhook server",
             Unit::Milliseconds,
-            each(cpu(process)?, before),
+            each_call(cpu(process)? - before),
         );
     }
     add(
         layout.pods,
         API_SERVER_CPU,
         Unit::Milliseconds,
-        each(bed.api_server_cpu()?, api_server),
+        each_call(bed.api_server_cpu()? - api_server),
     );
     Ok(())
+}
+
+/// Milliseconds of one call.
+fn each_call(seconds: f64) -> f64 {
+    seconds * 1e3 / CALLS as f64
 }
 
 /// Fails unless the answer sends the Pod to its node.

@@ -158,7 +158,8 @@ impl Bed {
         layouts: &[Layout],
         canary: Layout,
     ) -> Result<()> {
-        let (resource, key) = (product.resource(), product.keys_field());
+        let resource = product.resource();
+        let key = product.keys_field();
         let api: Api<DynamicObject> = Api::namespaced_with(self.client(), CANARY, &resource);
         wait_for(
             "the definition to be served",

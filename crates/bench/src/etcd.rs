@@ -19,6 +19,12 @@ pub(crate) const OBJECTS: &str = "apps.kruise.io/persistentpodstates/";
 /// How many objects one transaction writes; etcd accepts at most 128.
 const BATCH_SIZE: usize = 100;
 
+/// An object, and its key below `/registry/`.
+pub(crate) struct StoredObject {
+    pub(crate) key: String,
+    pub(crate) value: Value,
+}
+
 pub(crate) struct Etcd(Client);
 
 impl Etcd {
@@ -29,9 +35,8 @@ impl Etcd {
     /// Writes objects by their keys.
     pub(crate) async fn put_all(
         &self,
-        objects: impl Iterator<Item = (String, Value)>,
+        mut objects: impl Iterator<Item = StoredObject>,
     ) -> Result<()> {
-        let mut objects = objects;
         let batches = std::iter::from_fn(|| {
             let batch: Vec<_> = objects.by_ref().take(BATCH_SIZE).collect();
             (!batch.is_empty()).then_some(batch)
@@ -44,12 +49,8 @@ impl Etcd {
         Ok(())
     }
 
-    async fn put(&self, batch: Vec<(String, Value)>) -> Result<()> {
-        let put = |(key, value): (String, Value)| {
-            let key = BASE64_STANDARD.encode(format!("/registry/{key}"));
-            json!({"requestPut": {"key": key, "value": BASE64_STANDARD.encode(value.to_string())}})
-        };
-        let body = json!({"success": batch.into_iter().map(put).collect::<Vec<_>>()});
+    async fn put(&self, batch: Vec<StoredObject>) -> Result<()> {
+        let body = json!({"success": batch.iter().map(put_request).collect::<Vec<_>>()});
         let response: Value = self.0.request(request("/v3/kv/txn", &body)?).await?;
         ensure!(
             response["succeeded"] == true,
@@ -88,6 +89,11 @@ impl Etcd {
     }
 }
 
+fn put_request(StoredObject { key, value }: &StoredObject) -> Value {
+    let key = BASE64_STANDARD.encode(format!("/registry/{key}"));
+    json!({"requestPut": {"key": key, "value": BASE64_STANDARD.encode(value.to_string())}})
+}
+
 fn request(path: &str, body: &Value) -> Result<Request<Vec<u8>>> {
     Ok(Request::post(path).body(serde_json::to_vec(body)?)?)
 }
@@ -107,24 +113,30 @@ pub(crate) struct Records {
     task: JoinHandle<()>,
 }
 
-/// The recorded Pods and the writes of each PPS, by its namespace and name.
 struct Stored {
-    objects: HashMap<String, (usize, u64)>,
+    /// By namespace and name.
+    objects: HashMap<String, StoredPps>,
     /// When the last change was seen.
     at: Instant,
 }
 
+struct StoredPps {
+    /// The number of recorded Pods.
+    states: usize,
+    /// The number of writes, without the creation.
+    writes: u64,
+}
+
 impl Stored {
-    fn of(&self, namespace: &str) -> impl Iterator<Item = (usize, u64)> {
-        let is_in = move |key: &str| key.split('/').next() == Some(namespace);
+    fn of(&self, namespace: &str) -> impl Iterator<Item = &StoredPps> {
         self.objects
             .iter()
-            .filter(move |(key, _)| is_in(key))
-            .map(|(_, stored)| *stored)
+            .filter(move |(key, _)| key.split('/').next() == Some(namespace))
+            .map(|(_, stored)| stored)
     }
 
     fn states(&self, namespace: &str) -> usize {
-        self.of(namespace).map(|(states, _)| states).sum()
+        self.of(namespace).map(|pps| pps.states).sum()
     }
 }
 
@@ -134,7 +146,7 @@ impl Records {
         self.stored
             .borrow()
             .of(namespace)
-            .map(|(_, writes)| writes)
+            .map(|pps| pps.writes)
             .sum()
     }
 
@@ -174,7 +186,6 @@ fn apply(sender: &watch::Sender<Stored>, line: &str) -> Result<()> {
         .into_iter()
         .flatten()
     {
-        let decode = |value: &Value| BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
         let key = String::from_utf8(decode(&event["kv"]["key"])?)?;
         let name = key
             .trim_start_matches("/registry/")
@@ -189,7 +200,10 @@ fn apply(sender: &watch::Sender<Stored>, line: &str) -> Result<()> {
                 .unwrap_or_default()
                 .parse()
                 .unwrap_or(1_u64);
-            Some((recorded(&object["status"]), version - 1))
+            Some(StoredPps {
+                states: recorded(&object["status"]),
+                writes: version - 1,
+            })
         };
         changes.push((name, stored));
     }
@@ -205,22 +219,19 @@ fn apply(sender: &watch::Sender<Stored>, line: &str) -> Result<()> {
     Ok(())
 }
 
+fn decode(value: &Value) -> Result<Vec<u8>> {
+    Ok(BASE64_STANDARD.decode(value.as_str().unwrap_or_default())?)
+}
+
 /// The number of Pods in a status, in either form. In the compact form, the first word of a bucket
 /// is its number of Pods.
 fn recorded(status: &Value) -> usize {
     let buckets = status["packed"]["buckets"].as_object();
-    let first = |bucket: &Value| {
-        bucket
-            .as_str()?
-            .split_whitespace()
-            .next()?
-            .parse::<usize>()
-            .ok()
-    };
     let packed: usize = buckets
         .into_iter()
         .flatten()
-        .filter_map(|(_, bucket)| first(bucket))
+        .filter_map(|(_, bucket)| bucket.as_str()?.split_whitespace().next())
+        .filter_map(|number| number.parse::<usize>().ok())
         .sum();
     packed
         + status["podStates"]

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use persistent_pod_state_policy::answer as admit;
@@ -19,18 +19,19 @@ use crate::report::{count, micros, ratio, table};
 
 /// The size of the module, and how long a PolicyServer takes to compile it, once for each policy.
 pub(crate) fn measure_size(wasm: &[u8]) -> String {
-    // The compiler uses all processors, so this is no thread's CPU time.
-    let load = |_| {
-        let started = Instant::now();
-        drop(black_box(PolicyModule::compile(black_box(wasm))));
-        started.elapsed()
-    };
-    let compiled = (0..10).map(load).min().unwrap_or_default();
+    let compiled = (0..10).map(|_| time_compilation(wasm)).min();
     let cells = vec![
         count(wasm.len()),
-        format!("{:.1} ms", compiled.as_secs_f64() * 1e3),
+        format!("{:.1} ms", compiled.unwrap_or_default().as_secs_f64() * 1e3),
     ];
     table(&["policy.wasm, bytes", "compile, once"], [cells])
+}
+
+/// The compiler uses all processors, so this is no thread's CPU time.
+fn time_compilation(wasm: &[u8]) -> Duration {
+    let started = Instant::now();
+    drop(black_box(PolicyModule::compile(black_box(wasm))));
+    started.elapsed()
 }
 
 /// Compares Wasm with native code.
@@ -66,7 +67,8 @@ pub(crate) fn compare_with_native(wasm: &[u8]) -> Result<String> {
 
 /// Compares the policy with another build of it, each in new instances.
 pub(crate) fn compare_with_baseline(wasm: &[u8], baseline: &[u8]) -> Result<String> {
-    let (cases, baselines) = (named_cases(wasm)?, named_cases(baseline)?);
+    let cases = named_cases(wasm)?;
+    let baselines = named_cases(baseline)?;
     let rows = cases.iter().zip(&baselines).map(|(ours, theirs)| {
         let [baseline, now] = compare([&mut || theirs.case.run_new_instance(), &mut || {
             ours.case.run_new_instance();
@@ -119,7 +121,36 @@ fn named_cases(wasm: &[u8]) -> Result<Vec<NamedCase>> {
 /// Grows the number of Pods that the PPS has recorded, in the form in which the sidecar writes so
 /// many.
 pub(crate) fn measure_by_recorded_pods(wasm: &[u8], sizes: &[usize]) -> Result<String> {
-    let case = |pods| {
+    let base = RecordedCase::new(wasm, 10)?;
+    let mut rows = Vec::new();
+    for &pods in sizes {
+        let recorded = RecordedCase::new(wasm, pods)?;
+        let [_, guest] = compare([&mut || base.case.run_guest(), &mut || {
+            recorded.case.run_guest();
+        }]);
+        rows.push(vec![
+            format!("{}, {}", count(pods), recorded.form),
+            micros(guest.each),
+            ratio(guest.ratio),
+            count(recorded.pps_bytes),
+        ]);
+    }
+    Ok(table(
+        &["recorded Pods", "guest", "÷ at 10", "PPS, bytes"],
+        rows,
+    ))
+}
+
+/// A Pod whose PPS has recorded a number of Pods.
+struct RecordedCase {
+    case: Case,
+    /// The form of the recorded states.
+    form: &'static str,
+    pps_bytes: usize,
+}
+
+impl RecordedCase {
+    fn new(wasm: &[u8], pods: usize) -> Result<Self> {
         let layout = Layout::new("bench", 1, pods);
         let pps = layout.recorded_pps();
         let form = if pps["status"]["packed"].is_object() {
@@ -127,29 +158,12 @@ pub(crate) fn measure_by_recorded_pods(wasm: &[u8], sizes: &[usize]) -> Result<S
         } else {
             "plain"
         };
-        let case = Case::new(wasm, &layout.request(0), Some(&pps), true)?;
-        anyhow::Ok((
-            format!("{}, {form}", count(pods)),
-            pps.to_string().len(),
-            case,
-        ))
-    };
-    let (_, _, base) = case(10)?;
-    let mut rows = Vec::new();
-    for &pods in sizes {
-        let (name, length, case) = case(pods)?;
-        let [_, guest] = compare([&mut || base.run_guest(), &mut || case.run_guest()]);
-        rows.push(vec![
-            name,
-            micros(guest.each),
-            ratio(guest.ratio),
-            count(length),
-        ]);
+        Ok(Self {
+            case: Case::new(wasm, &layout.request(0), Some(&pps), true)?,
+            form,
+            pps_bytes: pps.to_string().len(),
+        })
     }
-    Ok(table(
-        &["recorded Pods", "guest", "÷ at 10", "PPS, bytes"],
-        rows,
-    ))
 }
 
 /// A request with the cluster behind it, ready to be evaluated in each way.
@@ -168,7 +182,10 @@ impl Case {
             .to_string()
             .into_bytes();
         let host = FakeHost::new(pps.into_iter().cloned().collect(), HostQuirks::default());
-        let host = CachedHost(Arc::new((host, Mutex::default())));
+        let host = CachedHost {
+            host: Arc::new(host),
+            answers: Arc::default(),
+        };
         let module = PolicyModule::load(wasm)?;
         let instance = module.instance(Arc::new(host.clone()))?;
         let native: Value = serde_json::to_value(admit(&payload, &host))?;
@@ -215,16 +232,18 @@ type Answers = HashMap<String, Result<String, String>>;
 
 /// A host that repeats its first answer to each request, so that its own work is only a copy.
 #[derive(Clone)]
-struct CachedHost(Arc<(FakeHost, Mutex<Answers>)>);
+struct CachedHost {
+    host: Arc<FakeHost>,
+    answers: Arc<Mutex<Answers>>,
+}
 
 impl Host for CachedHost {
     fn call(&self, _: &str, operation: &str, payload: &str) -> Result<String, String> {
-        let (host, answers) = &*self.0;
-        let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = answers.get(payload) {
             return answer.clone();
         }
-        let answer = host.call(operation, payload);
+        let answer = self.host.call(operation, payload);
         answers.insert(payload.to_owned(), answer.clone());
         answer
     }

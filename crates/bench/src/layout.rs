@@ -9,6 +9,7 @@ use pps_core::PodState;
 use pps_core::packed::{Bucket, COMPACT_FROM, Row, VERSION, write_bucket};
 use serde_json::{Map, Value, json};
 
+use crate::etcd::{OBJECTS, StoredObject};
 use crate::recorder::Product;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -56,14 +57,13 @@ impl Layout {
         format!("db-{}-{}", index / self.pods, index % self.pods)
     }
 
-    /// All objects with their keys in etcd.
-    pub(crate) fn stored(self, product: Product) -> impl Iterator<Item = (String, Value)> {
+    pub(crate) fn stored(self, product: Product) -> impl Iterator<Item = StoredObject> {
         let workloads = (0..self.workloads)
             .flat_map(move |index| [self.workload(index), self.pps(index, product)]);
         workloads.chain((0..self.all_pods()).map(move |index| self.stored_pod(index)))
     }
 
-    fn workload(self, index: usize) -> (String, Value) {
+    fn workload(self, index: usize) -> StoredObject {
         let name = format!("db-{index}");
         let labels = json!({"app": name});
         let value = json!({
@@ -74,10 +74,13 @@ impl Layout {
                 "template": {"metadata": {"labels": labels},
                     "spec": {"containers": [{"name": "main", "image": "example.invalid/db:1"}]}}},
         });
-        (format!("statefulsets/{}/{name}", self.namespace), value)
+        StoredObject {
+            key: format!("statefulsets/{}/{name}", self.namespace),
+            value,
+        }
     }
 
-    fn pps(self, index: usize, product: Product) -> (String, Value) {
+    fn pps(self, index: usize, product: Product) -> StoredObject {
         let name = format!("db-{index}");
         let keys = product.keys_field();
         let value = json!({
@@ -90,19 +93,16 @@ impl Layout {
                 "persistentPodAnnotations": [{"key": ADDRESS}],
             },
         });
-        (
-            format!(
-                "apps.kruise.io/persistentpodstates/{}/{name}",
-                self.namespace
-            ),
+        StoredObject {
+            key: format!("{OBJECTS}{}/{name}", self.namespace),
             value,
-        )
+        }
     }
 
     /// The first PPS with the states of all its Pods, in the form in which the sidecar writes so
     /// many.
     pub(crate) fn recorded_pps(self) -> Value {
-        let (_, mut pps) = self.pps(0, Product::Ours);
+        let mut pps = self.pps(0, Product::Ours).value;
         let states: BTreeMap<String, PodState> = (0..self.pods)
             .map(|index| (self.pod_name(index), state(index)))
             .collect();
@@ -116,10 +116,10 @@ impl Layout {
                     .or_default()
                     .push(Row::of(pod, state));
             }
-            let text = |(bucket, rows): (&Bucket, &Vec<Row<'_>>)| {
-                (bucket.to_string(), write_bucket(rows).into())
-            };
-            let buckets: Map<String, Value> = buckets.iter().map(text).collect();
+            let buckets: Map<String, Value> = buckets
+                .iter()
+                .map(|(bucket, rows)| (bucket.to_string(), write_bucket(rows).into()))
+                .collect();
             status["packed"] = json!({"version": VERSION, "buckets": buckets});
         } else {
             status["podStates"] = json!(states);
@@ -128,7 +128,7 @@ impl Layout {
         pps
     }
 
-    fn stored_pod(self, index: usize) -> (String, Value) {
+    fn stored_pod(self, index: usize) -> StoredObject {
         let mut pod = self.created_pod(index);
         let ip = address(index);
         pod["metadata"]["uid"] = self.pod_uid(index).into();
@@ -138,17 +138,18 @@ impl Layout {
             "startTime": "2026-01-07T09:10:12Z",
             "conditions": [{"type": "Ready", "status": if self.ready { "True" } else { "False" },
                 "lastTransitionTime": "2026-01-07T09:10:13Z"}]});
-        (
-            format!("pods/{}/{}", self.namespace, self.pod_name(index)),
-            pod,
-        )
+        StoredObject {
+            key: format!("pods/{}/{}", self.namespace, self.pod_name(index)),
+            value: pod,
+        }
     }
 
     /// A Pod as its controller creates it.
     pub(crate) fn created_pod(self, index: usize) -> Value {
         static POD: LazyLock<Value> =
             LazyLock::new(|| yaml_serde::from_str(include_str!("pod.yaml")).unwrap_or_default());
-        let (name, workload) = (self.pod_name(index), format!("db-{}", index / self.pods));
+        let name = self.pod_name(index);
+        let workload = format!("db-{}", index / self.pods);
         let mut pod = POD.clone();
         let metadata = &mut pod["metadata"];
         metadata["name"] = name.as_str().into();
@@ -193,14 +194,16 @@ impl Layout {
     }
 }
 
-/// All Nodes with their keys in etcd.
-pub(crate) fn nodes() -> impl Iterator<Item = (String, Value)> {
+pub(crate) fn nodes() -> impl Iterator<Item = StoredObject> {
     (0..NODES).map(|index| {
         let name = node_name(index);
         let value = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "uid": format!("{index:08x}-0000-4000-8000-000000000000"),
                 "creationTimestamp": "2026-01-07T09:10:11Z", "labels": labels(index)}});
-        (format!("minions/{name}"), value)
+        StoredObject {
+            key: format!("minions/{name}"),
+            value,
+        }
     })
 }
 

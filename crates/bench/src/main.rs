@@ -164,14 +164,16 @@ async fn measure_sidecar(is_small: bool, publish: Publish<'_>) -> Result<()> {
 
 async fn measure_openkruise(is_small: bool, publish: Publish<'_>) -> Result<()> {
     let mut bed = Bed::start(Some(OpenKruise::read()?)).await?;
-    let (turns, workloads) = if is_small { (1, 100) } else { (2, 1_000) };
+    let turns = if is_small { 1 } else { 2 };
+    let workloads = if is_small { 100 } else { 1_000 };
     let sizes: &[usize] = if is_small {
         &[10]
     } else {
         &[10, 100, 1_000, 10_000]
     };
-    let (mut ready, mut start, mut admitted) =
-        (Figures::default(), Figures::default(), Figures::default());
+    let mut ready = Figures::default();
+    let mut start = Figures::default();
+    let mut admitted = Figures::default();
     for turn in 1..=turns {
         for product in Product::ALL {
             eprintln!("  turn {turn} of {turns}: {}", product.title());

@@ -14,15 +14,24 @@ pub(crate) fn cpu(process: &Process) -> Result<f64> {
     Ok(Duration::from(clock.now()?).as_secs_f64())
 }
 
-/// Resident memory in bytes: now, and at its peak.
-pub(crate) fn memory(process: &Process) -> Result<(u64, u64)> {
+/// Resident memory in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) peak: u64,
+}
+
+pub(crate) fn memory(process: &Process) -> Result<Memory> {
     let status = process.status()?;
-    let kib = |value: Option<u64>| {
-        value
-            .map(|value| value * 1024)
-            .context("/proc has no memory figures for this process")
-    };
-    Ok((kib(status.vmrss)?, kib(status.vmhwm)?))
+    Ok(Memory {
+        now: bytes(status.vmrss)?,
+        peak: bytes(status.vmhwm)?,
+    })
+}
+
+fn bytes(kib: Option<u64>) -> Result<u64> {
+    kib.map(|kib| kib * 1024)
+        .context("/proc has no memory figures for this process")
 }
 
 /// The length of one turn: much longer than reading the clock, much shorter than the machine's
@@ -40,22 +49,33 @@ pub(crate) struct Timing {
     pub(crate) ratio: f64,
 }
 
+/// A function, and how often a turn calls it.
+struct Lane<'a> {
+    calls: u32,
+    run: &'a mut dyn FnMut(),
+}
+
 /// Times functions in rounds, in which each has one turn.
 pub(crate) fn compare<const N: usize>(functions: [&mut dyn FnMut(); N]) -> [Timing; N] {
-    let mut lanes = functions.map(|run| (calls_per_turn(run), run));
+    let mut lanes = functions.map(|run| Lane {
+        calls: calls_per_turn(run),
+        run,
+    });
     let mut rounds = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {
         let mut round = [0.0; N];
-        for ((calls, run), seconds) in lanes.iter_mut().zip(&mut round) {
-            *seconds = time_turn(*calls, run) / f64::from(*calls);
+        for (lane, seconds) in lanes.iter_mut().zip(&mut round) {
+            *seconds = time_turn(lane.calls, lane.run) / f64::from(lane.calls);
         }
         rounds.push(round);
     }
-    let median_of =
-        |figure: &dyn Fn(&[f64; N]) -> f64| median(&rounds.iter().map(figure).collect::<Vec<_>>());
-    std::array::from_fn(|lane| Timing {
-        each: Duration::from_secs_f64(median_of(&|round| round[lane])),
-        ratio: median_of(&|round| round[lane] / round[0]),
+    std::array::from_fn(|lane| {
+        let times: Vec<f64> = rounds.iter().map(|round| round[lane]).collect();
+        let ratios: Vec<f64> = rounds.iter().map(|round| round[lane] / round[0]).collect();
+        Timing {
+            each: Duration::from_secs_f64(median(&times)),
+            ratio: median(&ratios),
+        }
     })
 }
 
@@ -70,16 +90,17 @@ fn calls_per_turn(run: &mut dyn FnMut()) -> u32 {
 /// CPU time of this thread, so that a turn in which others had the processor counts as little as
 /// any.
 fn time_turn(calls: u32, run: &mut dyn FnMut()) -> f64 {
-    let now = || {
-        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-            .map(Duration::from)
-            .unwrap_or_default()
-    };
-    let started = now();
+    let started = thread_cpu_time();
     for _ in 0..calls {
         run();
     }
-    now().saturating_sub(started).as_secs_f64()
+    thread_cpu_time().saturating_sub(started).as_secs_f64()
+}
+
+fn thread_cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map(Duration::from)
+        .unwrap_or_default()
 }
 
 pub(crate) fn median(values: &[f64]) -> f64 {

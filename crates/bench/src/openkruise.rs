@@ -67,8 +67,8 @@ impl OpenKruise {
             "{MANAGER} names {}, which is not a file",
             manager.display()
         );
-        let beside = || manager.parent().unwrap_or(Path::new(".")).join("crds");
-        let folder = path_in(DEFINITIONS).unwrap_or_else(beside);
+        let folder = path_in(DEFINITIONS)
+            .unwrap_or_else(|| manager.parent().unwrap_or(Path::new(".")).join("crds"));
         let entries = std::fs::read_dir(&folder).with_context(|| {
             format!(
                 "cannot read {}: set {DEFINITIONS} to the folder of OpenKruise's definitions",

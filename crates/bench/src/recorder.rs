@@ -1,7 +1,7 @@
 //! The two recorders as processes: OpenKruise's unmodified manager, and our sidecar.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -92,51 +92,31 @@ impl Recorder {
         turn: usize,
     ) -> Result<Self> {
         let proxy = Proxy::start(control_plane.url()).await?;
-        let (port, webhook_port) = (free_port()?, free_port()?);
-        let health = format!("127.0.0.1:{port}");
-        let name = format!("recorder-{turn}");
-        let (log, certificates) = (
-            control_plane.folder().join(format!("{name}.log")),
-            control_plane.folder().join(&name),
-        );
+        let health = format!("127.0.0.1:{}", free_port()?);
+        let webhook_port = free_port()?;
+        let folder = control_plane.folder();
+        let log = folder.join(format!("recorder-{turn}.log"));
+        let certificates = folder.join(format!("recorder-{turn}"));
         let mut command = if product == Product::Ours {
-            let program = std::env::current_exe()?.with_file_name("pps-sidecar");
-            ensure!(
-                program.is_file(),
-                "run `make bench`: {} is not built",
-                program.display()
-            );
-            let mut command = Command::new(program);
-            command
-                .arg("--kubeconfig")
-                .arg(proxy.kubeconfig(control_plane, SIDECAR)?);
-            command.args([
-                "--admin-address",
-                &health,
-                "--log",
-                "warn",
-                "--leader-election=false",
-            ]);
-            command
+            sidecar(&proxy.kubeconfig(control_plane, SIDECAR)?, &health)?
         } else {
-            let mut command =
-                Command::new(&openkruise.context("OpenKruise is not configured")?.manager);
+            let manager = &openkruise.context("OpenKruise is not configured")?.manager;
+            let mut command = Command::new(manager);
             command
                 .arg("--kubeconfig")
-                .arg(proxy.kubeconfig(control_plane, openkruise::USER)?);
-            command.arg(format!("--health-probe-addr={health}"));
-            command.arg(format!("--metrics-addr=127.0.0.1:{}", free_port()?));
-            command.args(["--enable-leader-election=false", "--enable-pprof=false"]);
-            // There is no daemon on these nodes: without it the manager makes no objects for each
-            // of them.
-            command.arg("--feature-gates=KruiseDaemon=false");
+                .arg(proxy.kubeconfig(control_plane, openkruise::USER)?)
+                .arg(format!("--health-probe-addr={health}"))
+                .arg(format!("--metrics-addr=127.0.0.1:{}", free_port()?))
+                .args(["--enable-leader-election=false", "--enable-pprof=false"])
+                // There is no daemon on these nodes: without it the manager makes no objects for
+                // each of them.
+                .arg("--feature-gates=KruiseDaemon=false")
+                .env("WEBHOOK_HOST", "127.0.0.1")
+                .env("WEBHOOK_PORT", webhook_port.to_string())
+                .env("WEBHOOK_CERT_DIR", &certificates);
             if product == Product::OpenKruiseLifted {
                 command.arg("--rest-config-qps=2000");
             }
-            command
-                .env("WEBHOOK_HOST", "127.0.0.1")
-                .env("WEBHOOK_PORT", webhook_port.to_string());
-            command.env("WEBHOOK_CERT_DIR", &certificates);
             command
         };
         let output = File::create(&log)?;
@@ -208,4 +188,20 @@ impl Recorder {
         self.child.kill().await?;
         Ok(())
     }
+}
+
+fn sidecar(kubeconfig: &Path, health: &str) -> Result<Command> {
+    let program = std::env::current_exe()?.with_file_name("pps-sidecar");
+    ensure!(
+        program.is_file(),
+        "run `make bench`: {} is not built",
+        program.display()
+    );
+    let mut command = Command::new(program);
+    command
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(["--admin-address", health, "--log", "warn"])
+        .arg("--leader-election=false");
+    Ok(command)
 }

@@ -23,9 +23,22 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// How many Pods are changed, and how many per second. No cluster has fewer.
 const CHANGES: usize = 1_000;
 const CHANGES_PER_SECOND: u32 = 400;
-/// A change of a Pod: what it is called, and the annotation that changes.
-pub(crate) const IRRELEVANT: (&str, &str) = ("irrelevant changes", "example.com/heartbeat");
-pub(crate) const RECORDED: (&str, &str) = ("recorded changes", ADDRESS);
+
+/// A change of a Pod.
+pub(crate) struct Change {
+    name: &'static str,
+    /// The annotation that changes.
+    annotation: &'static str,
+}
+
+pub(crate) const IRRELEVANT: Change = Change {
+    name: "irrelevant changes",
+    annotation: "example.com/heartbeat",
+};
+pub(crate) const RECORDED: Change = Change {
+    name: "recorded changes",
+    annotation: ADDRESS,
+};
 
 /// What was used up to a moment.
 #[derive(Clone, Copy)]
@@ -86,9 +99,9 @@ impl Rows<'_> {
     }
 
     fn add_memory(&mut self, recorder: &Recorder) -> Result<()> {
-        let (now, peak) = memory(&recorder.process)?;
-        self.add("memory, peak", Unit::Bytes, peak as f64);
-        self.add("memory, afterwards", Unit::Bytes, now as f64);
+        let memory = memory(&recorder.process)?;
+        self.add("memory, peak", Unit::Bytes, memory.peak as f64);
+        self.add("memory, afterwards", Unit::Bytes, memory.now as f64);
         Ok(())
     }
 }
@@ -100,8 +113,8 @@ pub(crate) async fn measure_becoming_ready(
     figures: &mut Figures,
 ) -> Result<()> {
     eprintln!("  1,000 Pods become Ready");
-    let [slow, fast] =
-        ["slow", "fast"].map(|namespace| Layout::new(namespace, 1, 1_000).not_ready());
+    let slow = Layout::new("slow", 1, 1_000).not_ready();
+    let fast = Layout::new("fast", 1, 1_000).not_ready();
     let records = bed.prepare(product, &[slow, fast]).await?;
     let mut recorder = bed.start_recorder(product).await?;
     recorder.wait_until_ready().await?;
@@ -116,7 +129,8 @@ pub(crate) async fn measure_becoming_ready(
             column,
             scenario,
         };
-        let (before, writes) = (Usage::of(bed, &recorder)?, records.writes(layout.namespace));
+        let before = Usage::of(bed, &recorder)?;
+        let writes = records.writes(layout.namespace);
         let last = patch_pods(bed.client(), layout, layout.all_pods(), rate, &patch).await?;
         let recorded = wait(&records, &mut recorder, layout.namespace, layout.all_pods()).await?;
         recorder.settle().await?;
@@ -144,7 +158,7 @@ pub(crate) async fn measure_start(
     product: Product,
     workloads: usize,
     column: &str,
-    changes: &[(&str, &str)],
+    changes: &[Change],
     figures: &mut Figures,
 ) -> Result<()> {
     eprintln!("  start with {workloads} PPS × 10 Pods");
@@ -172,7 +186,7 @@ pub(crate) async fn measure_start(
         ..used
     });
     rows.add_memory(&recorder)?;
-    for (name, annotation) in changes {
+    for Change { name, annotation } in changes {
         let before = Usage::of(bed, &recorder)?;
         let patch = json!({"metadata": {"annotations": {*annotation: "10.99.0.1"}}});
         patch_pods(
@@ -221,17 +235,18 @@ async fn patch_pods(
     let step = layout.all_pods() / changes;
     let started = Instant::now();
     let patches = (0..changes).map(|change| {
-        let (api, name) = (api.clone(), layout.pod_name(change * step));
+        let api = api.clone();
+        let name = layout.pod_name(change * step);
         async move {
             if let Some(rate) = rate {
                 let due = Duration::from_secs_f64(change as f64 / f64::from(rate));
                 sleep(due.saturating_sub(started.elapsed())).await;
             }
-            let (params, patch_of) = (PatchParams::default(), Patch::Merge(patch));
+            let params = PatchParams::default();
             if patch["status"].is_object() {
-                api.patch_status(&name, &params, &patch_of).await
+                api.patch_status(&name, &params, &Patch::Merge(patch)).await
             } else {
-                api.patch(&name, &params, &patch_of).await
+                api.patch(&name, &params, &Patch::Merge(patch)).await
             }
         }
     });

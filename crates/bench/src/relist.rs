@@ -41,19 +41,20 @@ pub(crate) async fn measure(bed: &mut Bed, workloads: usize) -> Result<String> {
         .wait_until_ready()
         .await?
         .duration_since(recorder.started);
-    let (now, proxy) = (lists(bed).await?, &recorder.proxy);
+    let now = lists(bed).await?;
     add(
         &mut figures,
         "sidecar",
         now - before,
         took.as_secs_f64(),
-        proxy,
+        &recorder.proxy,
     );
     recorder.stop().await?;
 
     let proxy = Proxy::start(bed.control_plane.url()).await?;
     let client = ControlPlane::client_of(&proxy.kubeconfig(&bed.control_plane, SIDECAR)?)?;
-    let (started, config) = (Instant::now(), watcher::Config::default);
+    let config = watcher::Config::default;
+    let started = Instant::now();
     futures::try_join!(
         list(watcher(Api::<Pod>::all(client.clone()), config())),
         list(watcher(Api::<StatefulSet>::all(client.clone()), config())),
@@ -99,21 +100,16 @@ async fn list<K>(events: impl Stream<Item = Result<Event<K>, watcher::Error>>) -
 async fn lists(bed: &Bed) -> Result<f64> {
     let request = http::Request::get("/metrics").body(Vec::new())?;
     let samples = metrics::parse(&bed.client().request_text(request).await?);
-    let is_list = |sample: &&metrics::Sample| {
-        let label = |name: &str| {
-            sample
-                .labels
-                .get(name)
-                .map(String::as_str)
-                .unwrap_or_default()
-        };
-        sample.name == "apiserver_request_total"
-            && label("verb") == "LIST"
-            && RESOURCES.contains(&label("resource"))
-    };
     Ok(samples
         .iter()
-        .filter(is_list)
+        .filter(|sample| {
+            sample.name == "apiserver_request_total" && label(sample, "verb") == "LIST"
+        })
+        .filter(|sample| RESOURCES.contains(&label(sample, "resource")))
         .map(|sample| sample.value)
         .sum())
+}
+
+fn label<'a>(sample: &'a metrics::Sample, name: &str) -> &'a str {
+    sample.labels.get(name).map_or("", String::as_str)
 }

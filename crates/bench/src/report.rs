@@ -73,12 +73,15 @@ impl Figures {
             |known| known == column,
             || column.to_owned(),
         );
-        let new = || Row {
-            name: row.to_owned(),
-            unit,
-            values: Vec::new(),
-        };
-        let row = position(&mut self.rows, |known| known.name == row, new);
+        let row = position(
+            &mut self.rows,
+            |known| known.name == row,
+            || Row {
+                name: row.to_owned(),
+                unit,
+                values: Vec::new(),
+            },
+        );
         let values = &mut self.rows[row].values;
         values.resize_with(values.len().max(column + 1), Vec::new);
         values[column].push(value);
@@ -107,23 +110,22 @@ impl Figures {
         let ours = self
             .columns
             .iter()
-            .position(|column| column == Product::Ours.title());
-        let ours = ours.filter(|_| self.columns.len() > 1);
+            .position(|column| column == Product::Ours.title())
+            .filter(|_| self.columns.len() > 1);
         let rows = self.rows.iter().map(|row| {
             let medians: Vec<_> = (0..self.columns.len())
                 .map(|column| row.median(column))
                 .collect();
-            let cell = |value: &Option<f64>| {
-                value.map_or("not possible".into(), |value| row.unit.format(value))
-            };
             let mut cells = vec![row.name.clone()];
-            cells.extend(medians.iter().map(cell));
+            cells.extend(medians.iter().map(|median| match median {
+                Some(value) => row.unit.format(*value),
+                None => "not possible".to_owned(),
+            }));
             if let Some(ours) = ours {
                 let theirs = medians
                     .iter()
                     .enumerate()
-                    .filter(|(column, _)| *column != ours);
-                let theirs = theirs
+                    .filter(|(column, _)| *column != ours)
                     .filter_map(|(_, value)| *value)
                     .min_by(f64::total_cmp);
                 cells.extend(judge(theirs, medians[ours]));
@@ -211,7 +213,8 @@ pub(crate) fn count(number: impl TryInto<u64>) -> String {
 pub(crate) fn write(file: &Path, name: &str, text: &str) -> Result<()> {
     let old =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let [begin, end] = ["begin", "end"].map(|word| format!("<!-- {word} {name} -->"));
+    let begin = format!("<!-- begin {name} -->");
+    let end = format!("<!-- end {name} -->");
     let place = old
         .split_once(&begin)
         .and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
