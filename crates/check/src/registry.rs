@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use form_urlencoded::Serializer;
 use http::{Request, Response, StatusCode, Uri, header, uri::InvalidUri};
+use http_auth::ChallengeRef;
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::{Client, Config};
@@ -124,24 +125,18 @@ async fn ask_one_way(
     sources: &Sources<'_>,
 ) -> Result<ModuleAnswer, String> {
     let client = connect(&reference.host, way)?;
-    let head = |token: Option<String>| {
-        let request = Request::head(&reference.path).header(header::ACCEPT, MANIFESTS);
-        let authorization = token.map(|token| format!("Bearer {token}"));
-        send(
-            &client,
-            authorization
-                .into_iter()
-                .fold(request, |all, one| all.header(header::AUTHORIZATION, one)),
-        )
-    };
-    let mut answer = head(None).await?;
+    let ask_for_manifest = Request::head(&reference.path).header(header::ACCEPT, MANIFESTS);
+    let mut answer = send(&client, ask_for_manifest).await?;
     if answer.status() == StatusCode::UNAUTHORIZED {
         let challenges = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
         let url = challenges
             .filter_map(|one| one.to_str().ok())
             .find_map(|one| token_url(one, reference));
         if let Some(token) = fetch_token(url, sources).await? {
-            answer = head(Some(token)).await?;
+            let ask_with_token = Request::head(&reference.path)
+                .header(header::ACCEPT, MANIFESTS)
+                .header(header::AUTHORIZATION, format!("Bearer {token}"));
+            answer = send(&client, ask_with_token).await?;
         }
     }
     Ok(match answer.status() {
@@ -197,19 +192,21 @@ async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<S
     let Some(way) = sources.way_to(scheme, host.as_str()) else {
         return Ok(None);
     };
-    let failed = |why| format!("its tokens are on {host}: {why}");
-    let client = connect(host.as_str(), &way).map_err(failed)?;
-    let response = send(&client, Request::get(path.as_str()))
-        .await
-        .map_err(failed)?;
+    let token = request_token(host.as_str(), path.as_str(), &way).await;
+    token.map_err(|why| format!("its tokens are on {host}: {why}"))
+}
+
+async fn request_token(host: &str, path: &str, way: &Way) -> Result<Option<String>, String> {
+    let client = connect(host, way)?;
+    let response = send(&client, Request::get(path)).await?;
     if !response.status().is_success() {
         return Ok(None);
     }
     let body = Limited::new(response.into_body(), MAX_TOKEN)
         .collect()
-        .await;
-    let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
-    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        .await
+        .map_err(|error| error.to_string())?;
+    let answer: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
     let token = ["token", "access_token"]
         .iter()
         .find_map(|field| answer[*field].as_str());
@@ -222,29 +219,28 @@ fn token_url(challenge: &str, reference: &Reference) -> Option<Uri> {
     let bearer = challenges
         .iter()
         .find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
-    let parameter = |name: &str| {
-        let found = bearer
-            .params
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.to_unescaped())
-    };
-    let realm = parameter("realm")?;
+    let realm = parameter(bearer, "realm")?;
     let start = realm.find('?').map_or(realm.len() + 1, |query| query + 1);
     let realm = if start > realm.len() {
         realm + "?"
     } else {
         realm
     };
-    let scope =
-        parameter("scope").unwrap_or_else(|| format!("repository:{}:pull", reference.repository));
+    let scope = parameter(bearer, "scope")
+        .unwrap_or_else(|| format!("repository:{}:pull", reference.repository));
     let mut url = Serializer::for_suffix(realm, start);
-    url.extend_pairs(parameter("service").map(|service| ("service", service)));
+    url.extend_pairs(parameter(bearer, "service").map(|service| ("service", service)));
     let url: Uri = url.append_pair("scope", &scope).finish().parse().ok()?;
     // Credentials in the URL are not sent.
     url.authority()
         .is_some_and(|host| !host.as_str().contains('@'))
         .then_some(url)
+}
+
+fn parameter(challenge: &ChallengeRef<'_>, name: &str) -> Option<String> {
+    let mut all = challenge.params.iter();
+    all.find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.to_unescaped())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,15 +272,10 @@ impl Reference {
             .map_or((path, None), |(name, digest)| (name, Some(digest)));
         let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
         let version = digest.unwrap_or(tag);
-        let is_valid = |text: &str, more: &str| {
-            !text.is_empty()
-                && text.len() <= 255
-                && !text.contains("..")
-                && text
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || more.contains(c))
-        };
-        if !is_valid(host, ".-:[]") || !is_valid(repository, "._-/") || !is_valid(version, "._-:") {
+        if !is_valid_part(host, ".-:[]")
+            || !is_valid_part(repository, "._-/")
+            || !is_valid_part(version, "._-:")
+        {
             return Err(invalid());
         }
         let path = format!("/v2/{repository}/manifests/{version}");
@@ -294,6 +285,16 @@ impl Reference {
             path,
         })
     }
+}
+
+/// Whether a part of a reference has only letters, digits and these other characters.
+fn is_valid_part(part: &str, others: &str) -> bool {
+    !part.is_empty()
+        && part.len() <= 255
+        && !part.contains("..")
+        && part
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || others.contains(c))
 }
 
 #[cfg(test)]
