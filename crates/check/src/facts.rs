@@ -1,5 +1,7 @@
 //! What was read from the cluster and the registry.
 
+mod sidecar_setup;
+
 use std::collections::BTreeMap;
 use std::iter::once;
 
@@ -9,7 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
-use k8s_openapi::api::core::v1::{Container, EnvVar, Namespace};
+use k8s_openapi::api::core::v1::{EnvVar, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use pps_core::packed::PackedClaim;
@@ -18,8 +20,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantNames};
 
-pub(crate) use crate::read::{Problem, Read, Right};
-use crate::settings::{Recorder, Settings, VALIDATION, is_policy_of};
+pub(crate) use self::sidecar_setup::{SidecarSetup, container};
+pub(crate) use crate::read::{
+    KubernetesVersion, MinorVersion, Problem, Read, Right, ServiceAccountName,
+};
+use crate::settings::{Settings, VALIDATION, is_policy_of};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -192,95 +197,11 @@ pub(crate) struct Objects {
     pub(crate) more: u64,
 }
 
-/// How the sidecar is set up: as the check's flags say, else as its Deployment says, else its
-/// defaults.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SidecarSetup {
-    pub(crate) recorder: Recorder,
-    /// The only namespace that it records; all if there is none.
-    pub(crate) namespace: Option<String>,
-    /// The name of the sidecar's Lease. None without leader election.
-    pub(crate) lease: Option<String>,
-    /// The namespace of the ConfigMap that lists custom kinds.
-    pub(crate) config_namespace: String,
-    /// The namespace of OpenKruise's Lease.
-    pub(crate) openkruise_namespace: String,
-}
-
-impl Default for SidecarSetup {
-    fn default() -> Self {
-        Self::of(&Settings::default(), None)
-    }
-}
-
-impl SidecarSetup {
-    /// How the sidecar of this Deployment is set up, if there is one.
-    pub(crate) fn of(settings: &Settings, sidecar: Option<&Deployment>) -> Self {
-        let container = sidecar.and_then(container);
-        let found = |flag: &str| container.and_then(|container| setting(container, flag));
-        let recorder = match found("recorder").as_deref() {
-            Some("openkruise") => Recorder::OpenKruise,
-            _ => Recorder::Own,
-        };
-        let elects = settings
-            .leader_election
-            .unwrap_or(found("leader-election").as_deref() != Some("false"));
-        let config_namespace = settings
-            .config_namespace
-            .clone()
-            .or_else(|| found("config-namespace"));
-        let config_namespace = config_namespace.unwrap_or_else(|| "kruise-system".into());
-        let openkruise = settings
-            .openkruise_namespace
-            .clone()
-            .or_else(|| found("openkruise-namespace"));
-        Self {
-            recorder: settings.recorder.unwrap_or(recorder),
-            namespace: found("namespace"),
-            lease: elects.then(|| found("lease-name").unwrap_or_else(|| settings.sidecar.clone())),
-            openkruise_namespace: openkruise.unwrap_or_else(|| config_namespace.clone()),
-            config_namespace,
-        }
-    }
-}
-
-/// The first container of a Deployment's Pods.
-pub(crate) fn container(deployment: &Deployment) -> Option<&Container> {
-    deployment.spec.template.spec.as_ref()?.containers.first()
-}
-
-/// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its
-/// environment (`PPS_FLAG`).
-fn setting(container: &Container, flag: &str) -> Option<String> {
-    let variable = format!("PPS_{}", flag.to_uppercase().replace('-', "_"));
-    let flag = format!("--{flag}");
-    let args = container.args.as_deref().unwrap_or_default();
-    let in_args =
-        args.iter()
-            .enumerate()
-            .rev()
-            .find_map(|(index, arg)| match arg.strip_prefix(&flag)? {
-                "" => args.get(index + 1).cloned(),
-                rest => rest.strip_prefix('=').map(str::to_owned),
-            });
-    let in_env = || {
-        container
-            .env
-            .iter()
-            .flatten()
-            .find(|one| one.name == variable)?
-            .value
-            .clone()
-    };
-    in_args.or_else(in_env).filter(|value| !value.is_empty())
-}
-
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) settings: Settings,
     pub(crate) setup: SidecarSetup,
-    /// Major and minor version of Kubernetes, and its full version.
-    pub(crate) kubernetes: Read<(u32, u32, String)>,
+    pub(crate) kubernetes: Read<KubernetesVersion>,
     pub(crate) definition: Read<CustomResourceDefinition>,
     pub(crate) policy_definition: Read<CustomResourceDefinition>,
     pub(crate) server_definition: Read<CustomResourceDefinition>,
@@ -302,7 +223,7 @@ pub(crate) struct Facts {
     /// Of each further sidecar of this installation, if each namespace has one.
     pub(crate) further: Vec<Self>,
     /// The rights that the sidecar needs and does not have.
-    pub(crate) sidecar_lacks: Vec<Right>,
+    pub(crate) missing_sidecar_rights: Vec<Right>,
     pub(crate) lease: Read<LeaseReads>,
     pub(crate) openkruise_lease: Read<LeaseReads>,
     pub(crate) whitelist: Read<Option<String>>,
@@ -312,8 +233,8 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub(crate) fn own_policies(&self) -> impl Iterator<Item = &Policy> {
-        let is_ours = |policy: &&Policy| is_policy_of(&self.settings.policy, policy.name());
-        self.policies.known().into_iter().flatten().filter(is_ours)
+        let all = self.policies.known().into_iter().flatten();
+        all.filter(|policy| is_policy_of(&self.settings.policy, policy.name()))
     }
 
     pub(crate) fn policies_for_pods(&self) -> impl Iterator<Item = &Policy> {
@@ -345,78 +266,26 @@ impl Facts {
 
     /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer
     /// names none.
-    pub(crate) fn account_name(&self) -> &str {
-        match (
-            self.server
-                .known()
-                .map(|server| server.spec.service_account_name.as_str()),
-            &self.settings,
-        ) {
-            (Some(named), _) if !named.is_empty() => named,
-            (
-                None,
-                Settings {
-                    service_account: Some((_, account)),
-                    ..
-                },
-            ) => account,
-            _ => "default",
+    pub(crate) fn server_account_name(&self) -> ServiceAccountName {
+        let named = match self.server.known() {
+            Some(server) => server.spec.service_account_name.as_str(),
+            None => self
+                .settings
+                .service_account
+                .as_ref()
+                .map_or("", |bound| &bound.name),
+        };
+        ServiceAccountName {
+            namespace: self.server_namespace.clone(),
+            name: if named.is_empty() { "default" } else { named }.to_owned(),
         }
     }
 
     pub(crate) fn labels_of(&self, namespace: &str) -> BTreeMap<String, String> {
-        let known = self.namespaces.items().unwrap_or_default().iter();
-        let mut found = known.filter(|one| one.metadata.name.as_deref() == Some(namespace));
-        found
-            .next()
+        let mut known = self.namespaces.items().unwrap_or_default().iter();
+        known
+            .find(|one| one.metadata.name.as_deref() == Some(namespace))
             .and_then(|one| one.metadata.labels.clone())
             .unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn setup(settings: &Settings, container: &Value) -> SidecarSetup {
-        let deployment =
-            json!({"spec": {"selector": {}, "template": {"spec": {"containers": [container]}}}});
-        SidecarSetup::of(settings, Some(&serde_json::from_value(deployment).unwrap()))
-    }
-
-    #[test]
-    fn flags_take_precedence_over_the_deployment_and_this_over_defaults() {
-        let defaults = SidecarSetup::default();
-        assert_eq!(setup(&Settings::default(), &json!({"name": "c"})), defaults);
-        assert_eq!(
-            (defaults.recorder, defaults.lease.as_deref()),
-            (Recorder::Own, Some("pps-sidecar"))
-        );
-        let container = json!({"name": "c",
-            "args": ["--recorder", "openkruise", "--lease-name=mine", "--leader-election=true"],
-            "env": [{"name": "PPS_CONFIG_NAMESPACE", "value": "own"}, {"name": "PPS_RECORDER", "value": "self"}]});
-        let found = setup(&Settings::default(), &container);
-        assert_eq!(
-            (found.recorder, found.lease.as_deref()),
-            (Recorder::OpenKruise, Some("mine"))
-        );
-        assert_eq!(
-            (
-                found.config_namespace.as_str(),
-                found.openkruise_namespace.as_str()
-            ),
-            ("own", "own")
-        );
-        let settings = Settings {
-            recorder: Some(Recorder::Own),
-            leader_election: Some(false),
-            openkruise_namespace: Some("k".into()),
-            ..Settings::default()
-        };
-        let found = setup(&settings, &container);
-        assert_eq!((found.recorder, found.lease), (Recorder::Own, None));
-        assert_eq!(found.openkruise_namespace, "k");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::facts::{Condition, ModuleAnswer, Recorded, Right};
+use crate::facts::{Condition, ModuleAnswer, Recorded, Right, ServiceAccountName};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr)]
@@ -35,72 +35,78 @@ impl Finding {
     /// The name of the diagnosis, by which programs and `docs/reference/check.md` know the finding.
     pub(crate) fn code(&self) -> &'static str {
         match &self.diagnosis {
+            Diagnosis::Version(diagnosis) => diagnosis.into(),
+            Diagnosis::Definition(diagnosis) => diagnosis.into(),
+            Diagnosis::Server(diagnosis) => diagnosis.into(),
+            Diagnosis::Policy(diagnosis) => diagnosis.into(),
             Diagnosis::Module(pull) => (&pull.answer).into(),
-            other => other.into(),
+            Diagnosis::Recorder(diagnosis) => diagnosis.into(),
+            Diagnosis::Objects(diagnosis) => diagnosis.into(),
+            Diagnosis::Unread(diagnosis) => diagnosis.into(),
         }
     }
 }
 
-/// What is right or wrong. `docs/reference/check.md` explains each by its name, in this order;
-/// names never change.
-#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+/// What is right or wrong, by topic. `docs/reference/check.md` explains each variant of each topic
+/// by its name, in this order; names never change.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Diagnosis {
+    Version(VersionDiagnosis),
+    Definition(DefinitionDiagnosis),
+    Server(ServerDiagnosis),
+    Policy(PolicyDiagnosis),
+    /// Named after the registry's answer.
+    Module(Pull),
+    Recorder(RecorderDiagnosis),
+    Objects(ObjectsDiagnosis),
+    Unread(UnreadDiagnosis),
+}
+
+/// Whether Kubernetes and Kubewarden are new enough.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum VersionDiagnosis {
     KubernetesSupported,
     KubernetesTooOld,
     KubewardenInstalled,
-    KubewardenMissing(Vec<&'static str>),
-    /// What its definition lacks.
-    KubewardenTooOld(Vec<&'static str>),
-    DefinitionReady(Vec<String>),
+    KubewardenMissing { kinds: Vec<&'static str> },
+    KubewardenTooOld { missing_fields: Vec<&'static str> },
+}
+
+/// The definition of PersistentPodState.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "programs know findings by these names"
+)]
+pub(crate) enum DefinitionDiagnosis {
+    DefinitionReady { served: Vec<String> },
     DefinitionMissing,
     DefinitionOfOpenKruise,
-    /// Whether it is being deleted.
-    DefinitionNotEstablished(bool),
+    DefinitionNotEstablished(NotEstablished),
     DefinitionVersionNotServed,
-    /// The objects whose states it hides.
-    DefinitionWithoutCompactForm(Vec<String>),
+    DefinitionWithoutCompactForm { hidden_objects: Vec<String> },
+}
+
+/// Why the API server does not serve a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotEstablished {
+    Deleting,
+    NotAccepted,
+}
+
+/// The PolicyServer and its ServiceAccount.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum ServerDiagnosis {
     PolicyServerReady,
     PolicyServerMissing,
     PolicyServerNotReady(Unready),
     ServiceAccountMissing,
-    /// The namespace and name to which the role is bound.
-    ServiceAccountMismatch(String, String),
+    ServiceAccountMismatch {
+        used: ServiceAccountName,
+        bound: ServiceAccountName,
+    },
     LookupAllowed,
     LookupForbidden,
-    /// Its mode.
-    PolicyActive(String),
-    PolicyMissing,
-    /// Its state, and the condition that is not met.
-    PolicyNotActive(String, Option<Condition>),
-    /// The field of their spec in which the policies differ, and its values.
-    PoliciesDiffer(&'static str, BTreeSet<String>),
-    /// The server before, and after.
-    PolicyServerImmutable(String, String),
-    PolicyMonitors,
-    PolicyDiffers(Difference),
-    LookupNotGranted,
-    WebhookRegistered,
-    WebhookMissing,
-    /// Its name is that of the answer.
-    Module(Pull),
-    SidecarAvailable(Replicas),
-    /// Who renews the Lease all the same.
-    SidecarMissing(Option<String>),
-    SidecarNotAvailable(Replicas),
-    SidecarForbidden(Vec<Right>),
-    LeaderActive(String),
-    /// Why, and the sidecar.
-    LeaderMissing(Leaderless, String),
-    SecondInstallation(Vec<String>),
-    ConflictingRecorder(String),
-    RecorderMissing,
-    ObjectsRecorded(Listed),
-    ObjectsNotRecorded(Vec<Recorded>, Listed),
-    NamespacesNotCovered(Vec<String>),
-    WhitelistMalformed(String),
-    CustomKindNotCovered(Vec<String>),
-    PermissionMissing(Right),
-    RequestFailed(String),
 }
 
 /// Why a PolicyServer does not answer as it should.
@@ -108,15 +114,37 @@ pub(crate) enum Diagnosis {
 pub(crate) enum Unready {
     Stopped,
     NoDeployment,
-    /// Some are not available, or so many new Pods do not become ready.
-    Pods(Replicas, i32),
+    /// Some Pods are not ready, or new Pods do not become available.
+    Pods {
+        replicas: Replicas,
+        unavailable: i32,
+    },
 }
 
-/// How many Pods of a Deployment are available, and how many it wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replicas {
-    pub(crate) available: i32,
-    pub(crate) wanted: i32,
+/// The policies and their webhooks.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum PolicyDiagnosis {
+    PolicyActive {
+        mode: String,
+    },
+    PolicyMissing,
+    PolicyNotActive {
+        state: String,
+        unmet: Option<Condition>,
+    },
+    PoliciesDiffer {
+        field: &'static str,
+        values: BTreeSet<String>,
+    },
+    PolicyServerImmutable {
+        from: String,
+        to: String,
+    },
+    PolicyMonitors,
+    PolicyDiffers(Difference),
+    LookupNotGranted,
+    WebhookRegistered,
+    WebhookMissing,
 }
 
 /// What makes a policy for Pods be sent other Pods than the one that was installed, or change
@@ -140,14 +168,63 @@ pub(crate) struct Pull {
     pub(crate) may_differ: bool,
 }
 
+/// The sidecar and other recorders.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum RecorderDiagnosis {
+    SidecarAvailable(Replicas),
+    /// A process may renew the sidecar's Lease all the same.
+    SidecarMissing {
+        lease_holder: Option<String>,
+    },
+    SidecarNotAvailable(Replicas),
+    SidecarForbidden {
+        rights: Vec<Right>,
+    },
+    LeaderActive {
+        pod: String,
+    },
+    LeaderMissing {
+        why: Leaderless,
+        sidecar: String,
+    },
+    SecondInstallation {
+        deployments: Vec<String>,
+    },
+    ConflictingRecorder {
+        manager: String,
+    },
+    RecorderMissing,
+}
+
 /// Why no sidecar leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaderless {
     NoLease,
-    /// Nobody holds it.
+    /// Nobody holds the Lease.
     Free,
-    /// This holder does not renew it.
-    Silent(String),
+    /// The holder does not renew the Lease.
+    Silent {
+        holder: String,
+    },
+}
+
+/// The PersistentPodStates, their namespaces and custom kinds.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum ObjectsDiagnosis {
+    ObjectsRecorded(Listed),
+    ObjectsNotRecorded {
+        failed: Vec<Recorded>,
+        listed: Listed,
+    },
+    NamespacesNotCovered {
+        namespaces: Vec<String>,
+    },
+    WhitelistMalformed {
+        error: String,
+    },
+    CustomKindNotCovered {
+        kinds: Vec<String>,
+    },
 }
 
 /// How many PersistentPodStates were read, and how many more there are.
@@ -155,4 +232,60 @@ pub(crate) enum Leaderless {
 pub(crate) struct Listed {
     pub(crate) read: usize,
     pub(crate) more: u64,
+}
+
+/// What the check could not read.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum UnreadDiagnosis {
+    PermissionMissing(Right),
+    RequestFailed { why: String },
+}
+
+/// How many Pods of a Deployment are available, and how many it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub(crate) available: i32,
+    pub(crate) wanted: i32,
+}
+
+impl From<VersionDiagnosis> for Diagnosis {
+    fn from(diagnosis: VersionDiagnosis) -> Self {
+        Self::Version(diagnosis)
+    }
+}
+
+impl From<DefinitionDiagnosis> for Diagnosis {
+    fn from(diagnosis: DefinitionDiagnosis) -> Self {
+        Self::Definition(diagnosis)
+    }
+}
+
+impl From<ServerDiagnosis> for Diagnosis {
+    fn from(diagnosis: ServerDiagnosis) -> Self {
+        Self::Server(diagnosis)
+    }
+}
+
+impl From<PolicyDiagnosis> for Diagnosis {
+    fn from(diagnosis: PolicyDiagnosis) -> Self {
+        Self::Policy(diagnosis)
+    }
+}
+
+impl From<RecorderDiagnosis> for Diagnosis {
+    fn from(diagnosis: RecorderDiagnosis) -> Self {
+        Self::Recorder(diagnosis)
+    }
+}
+
+impl From<ObjectsDiagnosis> for Diagnosis {
+    fn from(diagnosis: ObjectsDiagnosis) -> Self {
+        Self::Objects(diagnosis)
+    }
+}
+
+impl From<UnreadDiagnosis> for Diagnosis {
+    fn from(diagnosis: UnreadDiagnosis) -> Self {
+        Self::Unread(diagnosis)
+    }
 }

@@ -4,6 +4,7 @@
 //! Each request has a limit and a timeout, and fails alone: what cannot be read is a fact, too.
 
 mod leases;
+mod sidecar_rights;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::facts::{
 };
 use crate::reader::Reader;
 use crate::registry::{self, Sources};
-use crate::settings::{Recorder, Settings};
+use crate::settings::Settings;
 
 #[cfg(test)]
 mod tests;
@@ -104,10 +105,10 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
     let mut further = std::mem::take(&mut facts.further);
     let read_further = join_all(further.iter_mut().map(async |one| {
         let first = Leases::read(reader, one).await;
-        read_sidecar_rights(reader, one).await;
+        sidecar_rights::read(reader, one).await;
         leases::compare(reader, one, &first, timing).await;
     }));
-    read_sidecar_rights(reader, facts).await;
+    sidecar_rights::read(reader, facts).await;
     let namespace = Some(facts.setup.config_namespace.as_str());
     let config = reader
         .get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP)
@@ -145,16 +146,16 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
         return;
     }
     // Only in Kubewarden's namespace: in others anybody could have made them.
-    let (namespace, account) = (facts.server_namespace.as_str(), facts.account_name());
+    let account = facts.server_account_name();
+    let namespace = Some(account.namespace.as_str());
     let lookup = Right::new("get", "apps.kruise.io", "persistentpodstates");
-    let (deployment, account, may) = tokio::join!(
-        reader.get_one::<Deployment>(Some(namespace), &deployment),
-        reader.get_one::<ServiceAccount>(Some(namespace), account),
-        reader.may((namespace, account), &lookup),
+    let found;
+    (facts.server_deployment, found, facts.server_may_look_up) = tokio::join!(
+        reader.get_one(namespace, &deployment),
+        reader.get_one::<ServiceAccount>(namespace, &account.name),
+        reader.may(&account, &lookup),
     );
-    facts.server_deployment = deployment;
-    facts.server_account = account.map(|_| ());
-    facts.server_may_look_up = may;
+    facts.server_account = found.map(|_| ());
 }
 
 /// Kubewarden's namespace: where its own webhook leads, else the one that is named. Labels of
@@ -167,10 +168,9 @@ fn kubewarden_namespace(facts: &Facts) -> String {
         .flat_map(|one| one.webhooks.iter().flatten());
     let namespace = webhooks
         .find_map(|webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone()));
-    let named = || facts.settings.kubewarden_namespace.clone();
     namespace
         .filter(|namespace| is_dns_subdomain(namespace))
-        .unwrap_or_else(named)
+        .unwrap_or_else(|| facts.settings.kubewarden_namespace.clone())
 }
 
 async fn read_modules(reader: &Reader, facts: &mut Facts) {
@@ -215,41 +215,38 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
     if let Read::Known(all) = &mut found {
         all.retain(|one| facts.is_own_sidecar(one) || has_sidecar(one));
     }
-    let here =
-        |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
-    let here: Vec<_> = found
+    let namespace = Some(&facts.settings.namespace);
+    let mut ours: Vec<Facts> = found
         .items()
         .unwrap_or_default()
         .iter()
-        .filter(here)
+        .filter(|one| one.metadata.namespace.as_ref() == namespace)
+        .map(|one| facts_of(one, &facts.settings, &found))
         .collect();
     // The chart names it after the release, and each of several after the namespace that it
     // records.
-    let is_ours = |one: &Facts| here.len() == 1 || one.setup.namespace.is_some();
-    let facts_of = |one: &Deployment| {
-        let sidecar = one.metadata.name.clone().unwrap_or_default();
-        let settings = Settings {
-            sidecar,
-            ..facts.settings.clone()
-        };
-        let setup = SidecarSetup::of(&settings, Some(one));
-        Facts {
-            settings,
-            setup,
-            sidecars: found.clone(),
-            ..Facts::default()
-        }
-    };
-    let mut ours: Vec<Facts> = here
-        .iter()
-        .map(|one| facts_of(one))
-        .filter(is_ours)
-        .collect();
+    if ours.len() > 1 {
+        ours.retain(|one| one.setup.namespace.is_some());
+    }
     if !ours.is_empty() {
         facts.settings = ours.remove(0).settings;
     }
     facts.further = ours;
     facts.sidecars = found;
+}
+
+/// The facts that are known of one of the sidecars of an installation.
+fn facts_of(sidecar: &Deployment, settings: &Settings, all: &Read<Vec<Deployment>>) -> Facts {
+    let settings = Settings {
+        sidecar: sidecar.metadata.name.clone().unwrap_or_default(),
+        ..settings.clone()
+    };
+    Facts {
+        setup: SidecarSetup::of(&settings, Some(sidecar)),
+        settings,
+        sidecars: all.clone(),
+        ..Facts::default()
+    }
 }
 
 /// Whether a Deployment runs the sidecar: by its image, because the chart can give it any name and
@@ -262,78 +259,20 @@ fn has_sidecar(deployment: &Deployment) -> bool {
     name.split([':', '@']).next() == Some("persistent-pod-state-sidecar")
 }
 
-/// Asks for the rights without which the sidecar records nothing.
-async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
-    const GROUP: &str = "apps.kruise.io";
-    let Some(own) = facts
-        .own_sidecar()
-        .filter(|_| facts.setup.recorder == Recorder::Own)
-    else {
-        return;
-    };
-    let spec = own.spec.template.spec.as_ref();
-    let name = spec
-        .and_then(|spec| spec.service_account_name.as_deref())
-        .unwrap_or("default");
-    let namespace = facts.settings.namespace.as_str();
-    let cluster = [
-        ("", "nodes"),
-        ("", "namespaces"),
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ];
-    let namespaced = [
-        ("", "pods"),
-        ("apps", "statefulsets"),
-        (GROUP, "persistentpodstates"),
-    ];
-    let watch = |(group, plural)| ["list", "watch"].map(|verb| Right::new(verb, group, plural));
-    let writes = [
-        ("create", "persistentpodstates"),
-        ("patch", "persistentpodstates/status"),
-    ];
-    let writes = writes.map(|(verb, resource)| Right::new(verb, GROUP, resource));
-    let within = |right| Right {
-        namespace: facts.setup.namespace.clone(),
-        ..right
-    };
-    let mut rights: Vec<Right> = namespaced
-        .into_iter()
-        .flat_map(watch)
-        .chain(writes)
-        .map(within)
-        .collect();
-    rights.extend(cluster.into_iter().flat_map(watch));
-    if let Some(lease) = &facts.setup.lease {
-        let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
-        rights.extend([
-            leases("create"),
-            leases("get").named(lease),
-            leases("update").named(lease),
-        ]);
-    }
-    let answers = rights
-        .into_iter()
-        .map(|right| async { (reader.may((namespace, name), &right).await, right) });
-    let lacks = join_all(answers)
-        .await
-        .into_iter()
-        .filter(|(may, _)| *may == Read::Known(false));
-    facts.sidecar_lacks = lacks.map(|(_, right)| right).collect();
-}
-
 async fn read_objects(reader: &Reader, facts: &Facts) -> Read<Objects> {
     let served = facts
         .definition
         .known()
         .map_or(&[][..], |definition| &definition.spec.versions);
-    let is_served = |name: &str| {
-        served
-            .iter()
-            .any(|version| version.name == name && version.served)
-    };
+    let served: Vec<&str> = served
+        .iter()
+        .filter(|version| version.served)
+        .map(|version| version.name.as_str())
+        .collect();
+    let has_only_beta = served.contains(&"v1beta1") && !served.contains(&"v1alpha1");
     let version = match facts.definition {
         Read::Absent => return Read::Absent,
-        Read::Known(_) if !is_served("v1alpha1") && is_served("v1beta1") => "v1beta1",
+        Read::Known(_) if has_only_beta => "v1beta1",
         _ => "v1alpha1",
     };
     let right = Right::new("list", "apps.kruise.io", "persistentpodstates");

@@ -111,6 +111,40 @@ impl fmt::Display for Right {
     }
 }
 
+/// The name of a ServiceAccount with its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceAccountName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for ServiceAccountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The version of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KubernetesVersion {
+    pub(crate) minor: MinorVersion,
+    /// The full version: `v1.32.0`.
+    pub(crate) text: String,
+}
+
+/// A minor version of Kubernetes: `1.32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MinorVersion {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl fmt::Display for MinorVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
 /// Why something could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Problem {

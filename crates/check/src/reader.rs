@@ -10,7 +10,7 @@ use pps_core::is_dns_subdomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::read::{Problem, Read, Right};
+use crate::read::{KubernetesVersion, MinorVersion, Problem, Read, Right, ServiceAccountName};
 
 /// The limits of a check.
 pub const CHECK_LIMITS: Limits = Limits {
@@ -50,21 +50,14 @@ impl Reader {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kubernetes' version: major, minor and its full text.
-    pub(crate) async fn version(&self) -> Read<(u32, u32, String)> {
-        let version: Value = match self.api.get("/version").await {
-            Ok(version) => version,
-            Err(failure) => return self.unread(None, &failure),
-        };
-        // Some providers write `27+`.
-        let number = |field: &str| version[field].as_str()?.trim_end_matches('+').parse().ok();
-        match (
-            number("major"),
-            number("minor"),
-            version["gitVersion"].as_str(),
-        ) {
-            (Some(major), Some(minor), Some(text)) => Read::Known((major, minor, text.to_owned())),
-            _ => self.failed(None, NOT_JSON),
+    /// The version of Kubernetes.
+    pub(crate) async fn version(&self) -> Read<KubernetesVersion> {
+        match self.api.get("/version").await {
+            Ok(answer) => match parse_version(&answer) {
+                Some(version) => Read::Known(version),
+                None => self.failed(None, NOT_JSON),
+            },
+            Err(failure) => self.unread(None, &failure),
         }
     }
 
@@ -104,10 +97,11 @@ impl Reader {
         path: &str,
         selector: &str,
     ) -> Read<Vec<T>> {
-        let take = |item| serde_json::from_value(item).ok();
-        self.list_as(right, path, selector, take)
-            .await
-            .map(|(found, _)| found)
+        self.list_as(right, path, selector, |item| {
+            serde_json::from_value(item).ok()
+        })
+        .await
+        .map(|(found, _)| found)
     }
 
     /// The objects of a list, up to the limit, and how many more there are. Each is passed through
@@ -131,31 +125,17 @@ impl Reader {
         }
     }
 
-    /// Whether the ServiceAccount of this namespace and name has a right, also through other roles
-    /// than the product's.
-    pub(crate) async fn may(&self, (namespace, name): (&str, &str), right: &Right) -> Read<bool> {
-        let (resource, subresource) = right
-            .resource
-            .split_once('/')
-            .unwrap_or((&right.resource, ""));
-        let accounts = "system:serviceaccounts";
-        let spec = json!({
-            "user": format!("system:serviceaccount:{namespace}:{name}"),
-            "groups": [accounts, format!("{accounts}:{namespace}"), "system:authenticated"],
-            "resourceAttributes": {
-                "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
-                "namespace": right.namespace.as_deref().unwrap_or_default(),
-                "name": right.name.as_deref().unwrap_or_default(),
-            },
+    /// Whether a ServiceAccount has a right, also through other roles than the product's.
+    pub(crate) async fn may(&self, account: &ServiceAccountName, right: &Right) -> Read<bool> {
+        const GROUP: &str = "authorization.k8s.io";
+        const RESOURCE: &str = "subjectaccessreviews";
+        let review = json!({
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": "SubjectAccessReview",
+            "spec": access_review_spec(account, right),
         });
-        let (group, kind, plural) = (
-            "authorization.k8s.io",
-            "SubjectAccessReview",
-            "subjectaccessreviews",
-        );
-        let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
-        let path = format!("/apis/{group}/v1/{plural}");
-        let needed = Right::new("create", group, plural);
+        let path = format!("/apis/{GROUP}/v1/{RESOURCE}");
+        let needed = Right::new("create", GROUP, RESOURCE);
         match self.api.review(path, &review).await {
             Ok(answer) => answer["status"]["allowed"]
                 .as_bool()
@@ -190,6 +170,42 @@ impl Reader {
             .push(problem);
         Read::Unknown
     }
+}
+
+fn access_review_spec(account: &ServiceAccountName, right: &Right) -> Value {
+    let ServiceAccountName { namespace, name } = account;
+    let accounts = "system:serviceaccounts";
+    let (resource, subresource) = right
+        .resource
+        .split_once('/')
+        .unwrap_or((&right.resource, ""));
+    json!({
+        "user": format!("system:serviceaccount:{namespace}:{name}"),
+        "groups": [accounts, format!("{accounts}:{namespace}"), "system:authenticated"],
+        "resourceAttributes": {
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": right.namespace.as_deref().unwrap_or_default(),
+            "name": right.name.as_deref().unwrap_or_default(),
+        },
+    })
+}
+
+fn parse_version(answer: &Value) -> Option<KubernetesVersion> {
+    Some(KubernetesVersion {
+        minor: MinorVersion {
+            major: version_number(&answer["major"])?,
+            minor: version_number(&answer["minor"])?,
+        },
+        text: answer["gitVersion"].as_str()?.to_owned(),
+    })
+}
+
+/// A part of a version. Some providers write `27+`.
+fn version_number(text: &Value) -> Option<u32> {
+    text.as_str()?.trim_end_matches('+').parse().ok()
 }
 
 /// Why something could not be read.

@@ -27,19 +27,14 @@ const MAX_TEXT: usize = 600;
 
 /// The exit code: 1 if something is wrong, else 2 if something could not be read, else 0.
 pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
-    let is_unread = |one: &Finding| {
-        matches!(
-            one.diagnosis,
-            Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_)
-        )
-    };
-    let is_wrong = findings
+    let is_wrong = findings.iter().any(|one| one.severity == Severity::Error);
+    let is_unread = findings
         .iter()
-        .any(|finding| finding.severity == Severity::Error);
-    if is_wrong {
-        1
-    } else {
-        2 * u8::from(findings.iter().any(is_unread))
+        .any(|one| matches!(one.diagnosis, Diagnosis::Unread(_)));
+    match (is_wrong, is_unread) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 0,
     }
 }
 
@@ -47,28 +42,29 @@ pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
 /// that are ok are only counted.
 pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
     let width = width.max(MIN_WIDTH);
-    let mut lines = Vec::new();
-    for finding in findings
+    let mut lines: Vec<String> = findings
         .iter()
         .filter(|one| facts.settings.all || one.severity != Severity::Ok)
-    {
-        let severity: &str = finding.severity.into();
-        lines.push(format!("{severity:<INDENT$}{}", finding.code()));
-        let words = words(facts, finding);
-        let seen = wrap(
-            &printable(&format!("{}: {}", finding.subject, words.seen)),
-            width - INDENT,
-        );
-        lines.extend(seen.into_iter().map(|line| format!("{:INDENT$}{line}", "")));
-        let advice = advice(&words, width - INDENT - 3).into_iter().enumerate();
-        let arrow = |index| if index == 0 { "->" } else { "  " };
-        lines.extend(advice.map(|(index, line)| format!("{:INDENT$}{} {line}", "", arrow(index))));
-    }
+        .flat_map(|finding| finding_lines(facts, finding, width))
+        .collect();
     lines.extend(wrap(&summary(findings), width));
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// One finding of the table: its code, what was seen, and what to do.
+fn finding_lines(facts: &Facts, finding: &Finding, width: usize) -> Vec<String> {
+    let severity: &str = finding.severity.into();
+    let mut lines = vec![format!("{severity:<INDENT$}{}", finding.code())];
+    let words = words(facts, finding);
+    let seen = printable(&format!("{}: {}", finding.subject, words.seen));
+    for line in wrap(&seen, width - INDENT) {
+        lines.push(format!("{:INDENT$}{line}", ""));
+    }
+    for (index, line) in advice(&words, width - INDENT - 3).iter().enumerate() {
+        let arrow = if index == 0 { "->" } else { "  " };
+        lines.push(format!("{:INDENT$}{arrow} {line}", ""));
+    }
     lines
-        .into_iter()
-        .flat_map(|line| [line, "\n".into()])
-        .collect()
 }
 
 /// An advice in lines. A command is not broken if a line has room for it: it may be copied.
@@ -89,22 +85,23 @@ fn advice(words: &Words, width: usize) -> Vec<String> {
 
 /// How many findings of each severity there are.
 fn summary(findings: &[Finding]) -> String {
-    let count = |severity| {
-        findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
-    };
-    let plural =
-        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     format!(
         "{}, {}, {} unknown, {} (INFO), {} ok",
-        plural(count(Severity::Error), "error"),
-        plural(count(Severity::Warning), "warning"),
-        count(Severity::Unknown),
-        plural(count(Severity::Info), "hint"),
-        count(Severity::Ok),
+        plural(count(findings, Severity::Error), "error"),
+        plural(count(findings, Severity::Warning), "warning"),
+        count(findings, Severity::Unknown),
+        plural(count(findings, Severity::Info), "hint"),
+        count(findings, Severity::Ok),
     )
+}
+
+fn count(findings: &[Finding], severity: Severity) -> usize {
+    let counted = findings.iter().filter(|one| one.severity == severity);
+    counted.count()
+}
+
+fn plural(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The version of all answers for programs. Fields and values may be added to it.
@@ -125,18 +122,22 @@ pub struct Versioned<'a, T> {
 
 /// The findings for programs.
 pub(crate) fn document(facts: &Facts, findings: &[Finding]) -> Value {
-    let finding = |one: &Finding| {
-        let words = words(facts, one);
-        json!({
-            "severity": one.severity,
-            "code": one.code(),
-            "subject": printable(&one.subject),
-            "seen": printable(&words.seen),
-            "advice": printable(&words.advice()),
-        })
-    };
-    let shown: Vec<_> = findings.iter().map(finding).collect();
+    let shown: Vec<Value> = findings
+        .iter()
+        .map(|finding| finding_document(facts, finding))
+        .collect();
     json!({"exitCode": exit_code(findings), "findings": shown})
+}
+
+fn finding_document(facts: &Facts, finding: &Finding) -> Value {
+    let words = words(facts, finding);
+    json!({
+        "severity": finding.severity,
+        "code": finding.code(),
+        "subject": printable(&finding.subject),
+        "seen": printable(&words.seen),
+        "advice": printable(&words.advice()),
+    })
 }
 
 /// Replaces what a terminal would obey or hide. Cuts what is too long.
@@ -157,26 +158,33 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::{
+        DefinitionDiagnosis, ObjectsDiagnosis, PolicyDiagnosis, ServerDiagnosis, UnreadDiagnosis,
+    };
 
-    fn finding(severity: Severity, subject: &str, diagnosis: Diagnosis) -> Finding {
+    fn finding(severity: Severity, subject: &str, diagnosis: impl Into<Diagnosis>) -> Finding {
         Finding {
             severity,
             subject: subject.into(),
-            diagnosis,
+            diagnosis: diagnosis.into(),
         }
     }
 
     #[test]
     fn the_exit_code_says_whether_something_is_wrong_or_could_not_be_checked() {
-        let ok = finding(Severity::Ok, "a", Diagnosis::PolicyServerReady);
-        let error = finding(Severity::Error, "a", Diagnosis::PolicyServerMissing);
-        let unread = finding(Severity::Unknown, "a", Diagnosis::RequestFailed("b".into()));
+        let ok = finding(Severity::Ok, "a", ServerDiagnosis::PolicyServerReady);
+        let error = finding(Severity::Error, "a", ServerDiagnosis::PolicyServerMissing);
+        let unread = finding(
+            Severity::Unknown,
+            "a",
+            UnreadDiagnosis::RequestFailed { why: "b".into() },
+        );
         let unclear = finding(
             Severity::Unknown,
             "a",
-            Diagnosis::WhitelistMalformed("b".into()),
+            ObjectsDiagnosis::WhitelistMalformed { error: "b".into() },
         );
-        let warning = finding(Severity::Warning, "a", Diagnosis::PolicyMonitors);
+        let warning = finding(Severity::Warning, "a", PolicyDiagnosis::PolicyMonitors);
         assert_eq!(exit_code(&[]), 0);
         assert_eq!(exit_code(&[ok.clone(), warning, unclear]), 0);
         assert_eq!(exit_code(&[ok, unread.clone()]), 2);
@@ -187,7 +195,7 @@ mod tests {
     fn no_control_character_reaches_the_terminal_and_no_line_is_too_long() {
         let hostile = "\u{1b}[2Jx\r\ny\u{9b}31m\u{202e}z\u{200b}\u{7}";
         let facts = Facts::default();
-        let failed = |why: &str| Diagnosis::RequestFailed(why.into());
+        let failed = |why: &str| UnreadDiagnosis::RequestFailed { why: why.into() };
         let findings = [
             finding(Severity::Error, hostile, failed(hostile)),
             finding(Severity::Warning, "Pod a", failed(&"n".repeat(10_000))),
@@ -234,11 +242,15 @@ mod tests {
     #[test]
     fn the_table_lists_what_is_not_ok_with_its_advice_and_counts_the_rest() {
         let findings = [
-            finding(Severity::Ok, "PolicyServer a", Diagnosis::PolicyServerReady),
+            finding(
+                Severity::Ok,
+                "PolicyServer a",
+                ServerDiagnosis::PolicyServerReady,
+            ),
             finding(
                 Severity::Error,
                 "CRD",
-                Diagnosis::DefinitionVersionNotServed,
+                DefinitionDiagnosis::DefinitionVersionNotServed,
             ),
         ];
         let mut facts = Facts::default();

@@ -6,6 +6,7 @@ use clap::{Parser, ValueEnum};
 use pps_api::Limits;
 use pps_core::is_dns_subdomain;
 
+use crate::read::ServiceAccountName;
 use crate::reader::CHECK_LIMITS;
 
 /// When the check runs.
@@ -28,6 +29,16 @@ pub enum Recorder {
     /// OpenKruise's manager.
     #[value(name = "openkruise")]
     OpenKruise,
+}
+
+/// Which namespaces take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    // The flag's own text explains the values; --help would repeat a comment on each.
+    #[value(name = "OptIn")]
+    OptIn,
+    #[value(name = "All")]
+    All,
 }
 
 /// When the check exits with 0 although not everything is as it should be.
@@ -98,10 +109,10 @@ pub struct Settings {
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
-        value_parser = namespaced_name,
+        value_parser = service_account_name,
         hide_short_help = true,
     )]
-    pub service_account: Option<(String, String)>,
+    pub service_account: Option<ServiceAccountName>,
 
     /// Kubewarden's namespace, if its own webhook does not name it.
     #[arg(
@@ -123,11 +134,11 @@ pub struct Settings {
     #[arg(
         long,
         value_name = "SCOPE",
-        default_value = "OptIn",
-        value_parser = ["OptIn", "All"],
+        value_enum,
+        default_value_t = Scope::OptIn,
         hide_short_help = true,
     )]
-    pub scope: String,
+    pub scope: Scope,
 
     /// Module to look for in its registry. Defaults to that of the installed policies.
     #[arg(long, value_name = "registry://…", hide_short_help = true)]
@@ -221,7 +232,10 @@ pub fn name(text: &str) -> Result<String, String> {
         .ok_or_else(|| why.into())
 }
 
-fn namespaced_name(text: &str) -> Result<(String, String), String> {
-    let (namespace, object) = text.split_once('/').ok_or("use NAMESPACE/NAME")?;
-    Ok((name(namespace)?, name(object)?))
+fn service_account_name(text: &str) -> Result<ServiceAccountName, String> {
+    let (namespace, account) = text.split_once('/').ok_or("use NAMESPACE/NAME")?;
+    Ok(ServiceAccountName {
+        namespace: name(namespace)?,
+        name: name(account)?,
+    })
 }

@@ -25,23 +25,25 @@ pub(super) struct Leases {
 impl Leases {
     pub(super) async fn read(reader: &Reader, facts: &Facts) -> Self {
         let at = Instant::now();
-        let get = async |namespace: &str, name: Option<&str>| match name {
-            Some(name) => reader
-                .get_one::<Lease>(Some(namespace), name)
-                .await
-                .map(|lease| lease.spec),
-            None => Read::Unknown,
+        let own = async {
+            match &facts.setup.lease {
+                Some(name) => read_lease(reader, &facts.settings.namespace, name).await,
+                None => Read::Unknown,
+            }
         };
-        let (own, openkruise) = tokio::join!(
-            get(&facts.settings.namespace, facts.setup.lease.as_deref()),
-            get(&facts.setup.openkruise_namespace, Some("kruise-manager")),
-        );
+        let openkruise = read_lease(reader, &facts.setup.openkruise_namespace, "kruise-manager");
+        let (own, openkruise) = tokio::join!(own, openkruise);
         Self {
             at,
             own,
             openkruise,
         }
     }
+}
+
+async fn read_lease(reader: &Reader, namespace: &str, name: &str) -> Read<Option<LeaseSpec>> {
+    let lease = reader.get_one::<Lease>(Some(namespace), name).await;
+    lease.map(|lease| lease.spec)
 }
 
 /// Reads the Leases again and again, until each is renewed. One that nobody renews is waited for:
@@ -52,37 +54,48 @@ pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, 
         let second = Leases::read(reader, facts).await;
         facts.lease = pair(&first.own, second.own);
         facts.openkruise_lease = pair(&first.openkruise, second.openkruise);
-        let is_silent = [&facts.lease, &facts.openkruise_lease].map(|reads| {
-            let is_held =
-                |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
-            reads.known().is_some_and(is_held)
-        });
-        let (is_missed, recorder) = match facts.setup.recorder {
-            Recorder::Own => (
-                is_silent[0] && !facts.settings.is_before(),
-                &mut facts.lease,
-            ),
-            Recorder::OpenKruise => (is_silent[1], &mut facts.openkruise_lease),
-        };
+        let is_missed = is_recorder_missed(facts);
         let wait = if is_missed {
             timing.lease_duration
         } else {
             timing.lease_interval
         };
-        if is_silent == [false; 2] || second.at >= first.at + wait {
+        let all_renewed = !is_silent(&facts.lease) && !is_silent(&facts.openkruise_lease);
+        if all_renewed || second.at >= first.at + wait {
             return;
         }
         if reader.time_left().is_zero() {
             if is_missed {
                 // Nobody has seen whether it is renewed.
                 let right = Right::new("get", "coordination.k8s.io", "leases");
-                *recorder =
+                *recorder_lease(facts) =
                     reader.failed(Some(right), "no time is left to see whether it is renewed");
             }
             return;
         }
         sleep_until(second.at + (timing.lease_interval / 10).min(reader.time_left())).await;
     }
+}
+
+/// Whether nobody has renewed the Lease of the recorder that should record.
+fn is_recorder_missed(facts: &Facts) -> bool {
+    match facts.setup.recorder {
+        Recorder::Own => is_silent(&facts.lease) && !facts.settings.is_before(),
+        Recorder::OpenKruise => is_silent(&facts.openkruise_lease),
+    }
+}
+
+fn recorder_lease(facts: &mut Facts) -> &mut Read<LeaseReads> {
+    match facts.setup.recorder {
+        Recorder::Own => &mut facts.lease,
+        Recorder::OpenKruise => &mut facts.openkruise_lease,
+    }
+}
+
+/// Whether the holder of a Lease has not renewed it yet.
+fn is_silent(reads: &Read<LeaseReads>) -> bool {
+    let reads = reads.known();
+    reads.is_some_and(|reads| reads.holder().is_some() && reads.living_holder().is_none())
 }
 
 /// Two reads of one Lease. A Lease that has just appeared has no first read, so its holder counts
@@ -129,16 +142,18 @@ pub(super) async fn silent_within(
     let mut facts = Facts::default();
     read_sidecars(&reader, &mut facts).await;
     if let (Read::Known(all), Some(asked)) = (&mut facts.sidecars, of) {
-        let recorded = |one: &_| SidecarSetup::of(&facts.settings, Some(one)).namespace;
-        all.retain(|one| recorded(one).is_none_or(|recorded| recorded == asked));
+        all.retain(|one| {
+            let recorded = SidecarSetup::of(&facts.settings, Some(one)).namespace;
+            recorded.is_none_or(|recorded| recorded == asked)
+        });
     }
     // It may be installed under another name.
     if facts.own_sidecar().is_none()
         && let Some([only]) = facts.sidecars.items()
     {
-        let (namespace, name) = (only.metadata.namespace.clone(), only.metadata.name.clone());
-        facts.settings.namespace = namespace.unwrap_or_default();
-        facts.settings.sidecar = name.unwrap_or_default();
+        let only = only.metadata.clone();
+        facts.settings.namespace = only.namespace.unwrap_or_default();
+        facts.settings.sidecar = only.name.unwrap_or_default();
     }
     facts.setup = SidecarSetup::of(&facts.settings, facts.own_sidecar());
     let first = Leases::read(&reader, &facts).await;

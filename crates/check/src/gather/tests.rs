@@ -275,7 +275,7 @@ async fn many_rights_take_as_long_as_one() {
     let delay = Duration::from_millis(300);
     let client = api_server(delay, answer).await;
     let facts = gather(&client, before(), &timing(60_000, 10, 10)).await;
-    assert_eq!(facts.sidecar_lacks, []);
+    assert_eq!(facts.missing_sidecar_rights, []);
     let answered = answered.lock().unwrap();
     let took = *answered.last().unwrap() - answered[0];
     assert!(took < delay * 14, "one after the other: {took:?}");

@@ -9,8 +9,8 @@ use pps_recorder::whitelist;
 
 use super::Findings;
 use crate::facts::{Facts, Recorded};
-use crate::finding::{Diagnosis, Listed};
-use crate::settings::CUSTOM_WORKLOADS;
+use crate::finding::{Listed, ObjectsDiagnosis};
+use crate::settings::{CUSTOM_WORKLOADS, Phase, Scope};
 
 const SUBJECT: &str = "PersistentPodStates";
 
@@ -26,50 +26,53 @@ fn check_recording(facts: &Facts, findings: &mut Findings) {
     let Some(objects) = facts.objects.known() else {
         return;
     };
-    let has_failed = |object: &&Recorded| {
-        object
-            .recording
-            .as_ref()
-            .is_some_and(|one| one.status == "False")
-    };
-    let failed = objects
+    let failed: Vec<Recorded> = objects
         .listed
         .iter()
-        .filter(has_failed)
-        .filter(|object| !is_excluded(object));
-    let failed: Vec<Recorded> = failed.cloned().collect();
+        .filter(|object| has_failed(object) && !is_excluded(object))
+        .cloned()
+        .collect();
     let listed = Listed {
         read: objects.listed.len(),
         more: objects.more,
     };
     if failed.is_empty() {
-        findings.ok(SUBJECT, Diagnosis::ObjectsRecorded(listed));
+        findings.ok(SUBJECT, ObjectsDiagnosis::ObjectsRecorded(listed));
     } else {
-        findings.warning(SUBJECT, Diagnosis::ObjectsNotRecorded(failed, listed));
+        let diagnosis = ObjectsDiagnosis::ObjectsNotRecorded { failed, listed };
+        findings.warning(SUBJECT, diagnosis);
     }
+}
+
+fn has_failed(object: &Recorded) -> bool {
+    let recording = object.recording.as_ref();
+    recording.is_some_and(|condition| condition.status == "False")
 }
 
 fn check_namespaces(facts: &Facts, findings: &mut Findings) {
     let (Some(objects), Some(_)) = (facts.objects.known(), facts.namespaces.known()) else {
         return;
     };
-    let is_before = facts.settings.is_before();
-    let is_uncovered =
-        |object: &&Recorded| match (is_covered_now(facts, &object.namespace), is_before) {
-            (is_covered, true) => {
-                is_covered == Some(true) && !will_be_covered(facts, &object.namespace)
-            }
-            (is_covered, false) => is_covered == Some(false) || is_excluded(object),
-        };
-    let uncovered = objects
+    let uncovered: BTreeSet<&String> = objects
         .listed
         .iter()
-        .filter(is_uncovered)
-        .map(|object| object.namespace.clone());
-    let uncovered: BTreeSet<String> = uncovered.collect();
+        .filter(|object| is_uncovered(facts, object))
+        .map(|object| &object.namespace)
+        .collect();
     if !uncovered.is_empty() {
-        let uncovered = uncovered.into_iter().collect();
-        findings.warning(SUBJECT, Diagnosis::NamespacesNotCovered(uncovered));
+        let namespaces = uncovered.into_iter().cloned().collect();
+        let diagnosis = ObjectsDiagnosis::NamespacesNotCovered { namespaces };
+        findings.warning(SUBJECT, diagnosis);
+    }
+}
+
+/// Whether an object's Pods start without their states. Before an installation: whether they would
+/// lose them.
+fn is_uncovered(facts: &Facts, object: &Recorded) -> bool {
+    let is_covered = is_covered_now(facts, &object.namespace);
+    match facts.settings.phase {
+        Phase::Before => is_covered == Some(true) && !will_be_covered(facts, &object.namespace),
+        Phase::After => is_covered == Some(false) || is_excluded(object),
     }
 }
 
@@ -108,13 +111,11 @@ fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
             .iter()
             .any(|skipped| skipped == namespace);
     let label = facts.labels_of(namespace).remove(INJECTION_LABEL);
-    let is_label = |value: &str| label.as_deref() == Some(value);
-    !is_skipped
-        && if settings.scope == "OptIn" {
-            is_label("enabled")
-        } else {
-            !is_label("disabled")
-        }
+    let is_in_scope = match settings.scope {
+        Scope::OptIn => label.as_deref() == Some("enabled"),
+        Scope::All => label.as_deref() != Some("disabled"),
+    };
+    is_in_scope && !is_skipped
 }
 
 fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
@@ -128,33 +129,38 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     );
     let listed = match whitelist::parse(text) {
         Ok(listed) => listed,
-        Err(error) => return findings.warning(subject, Diagnosis::WhitelistMalformed(error)),
+        Err(error) => {
+            return findings.warning(subject, ObjectsDiagnosis::WhitelistMalformed { error });
+        }
     };
     let settings = &facts.settings;
     if settings.is_before() || settings.without_policies || facts.policies.items().is_none() {
         return;
     }
-    let custom = format!("{}{CUSTOM_WORKLOADS}", settings.policy);
-    let policy = facts.own_policies().find(|policy| policy.name() == custom);
-    let conditions = policy
-        .into_iter()
-        .flat_map(|policy| &policy.spec.match_conditions);
-    let conditions: String = conditions
-        .map(|condition| condition.expression.as_str())
-        .collect();
-    let is_covered = |kind: &str, group: &str| {
-        let owner =
-            format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}' + '/')");
-        group == "apps.kruise.io" && kind == "StatefulSet" || conditions.contains(&owner)
-    };
-    let uncovered = listed
+    let conditions = custom_workload_conditions(facts);
+    let kinds: Vec<String> = listed
         .entries
         .iter()
-        .filter(|entry| !is_covered(&entry.kind, &entry.group));
-    let uncovered: Vec<String> = uncovered
+        .filter(|entry| !is_covered_kind(&conditions, &entry.kind, &entry.group))
         .map(|entry| format!("{}.{}", entry.kind, entry.group))
         .collect();
-    if !uncovered.is_empty() {
-        findings.warning(subject, Diagnosis::CustomKindNotCovered(uncovered));
+    if !kinds.is_empty() {
+        findings.warning(subject, ObjectsDiagnosis::CustomKindNotCovered { kinds });
     }
+}
+
+/// The match conditions of the policy for custom workloads.
+fn custom_workload_conditions(facts: &Facts) -> String {
+    let name = format!("{}{CUSTOM_WORKLOADS}", facts.settings.policy);
+    let policy = facts.own_policies().find(|policy| policy.name() == name);
+    policy
+        .into_iter()
+        .flat_map(|policy| &policy.spec.match_conditions)
+        .map(|condition| condition.expression.as_str())
+        .collect()
+}
+
+fn is_covered_kind(conditions: &str, kind: &str, group: &str) -> bool {
+    let owner = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}' + '/')");
+    (group == "apps.kruise.io" && kind == "StatefulSet") || conditions.contains(&owner)
 }

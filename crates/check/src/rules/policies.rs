@@ -9,8 +9,8 @@ use kube::Resource;
 use pps_core::INJECTION_LABEL;
 
 use super::Findings;
-use crate::facts::{ContextAwareResource, Facts, Policy, Read};
-use crate::finding::{Diagnosis, Difference, Severity};
+use crate::facts::{Condition, ContextAwareResource, Facts, Policy, Read};
+use crate::finding::{Difference, PolicyDiagnosis};
 use crate::settings::{CUSTOM_WORKLOADS, POLICY, VALIDATION, is_policy_of};
 
 /// The label that the controllers of StatefulSets set.
@@ -39,13 +39,15 @@ fn check_server_change(facts: &Facts, ours: &[&Policy], findings: &mut Findings)
     let Some(to) = &facts.settings.policy_server else {
         return;
     };
-    for policy in ours
-        .iter()
-        .filter(|policy| policy.spec.policy_server != *to)
-    {
-        let diagnosis =
-            Diagnosis::PolicyServerImmutable(policy.spec.policy_server.clone(), to.clone());
-        findings.error(subject(policy.name()), diagnosis);
+    for policy in ours {
+        let from = &policy.spec.policy_server;
+        if from != to {
+            let diagnosis = PolicyDiagnosis::PolicyServerImmutable {
+                from: from.clone(),
+                to: to.clone(),
+            };
+            findings.error(subject(policy.name()), diagnosis);
+        }
     }
 }
 
@@ -53,7 +55,7 @@ fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     let base = &facts.settings.policy;
     for name in [base.clone(), format!("{base}{VALIDATION}")] {
         if ours.iter().all(|policy| policy.name() != name) {
-            findings.error(subject(&name), Diagnosis::PolicyMissing);
+            findings.error(subject(&name), PolicyDiagnosis::PolicyMissing);
         }
     }
     for policy in ours {
@@ -62,17 +64,22 @@ fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     for policy in facts.policies_for_pods() {
         check_what_is_sent(facts, policy, findings);
     }
-    let values = |field: fn(&Policy) -> &String| -> BTreeSet<String> {
-        ours.iter().map(|policy| field(policy).clone()).collect()
-    };
-    let servers = values(|policy| &policy.spec.policy_server);
-    for (field, values) in [
-        ("policyServer", servers),
-        ("module", values(|policy| &policy.spec.module)),
-    ] {
-        if values.len() > 1 {
-            findings.warning(subject(base), Diagnosis::PoliciesDiffer(field, values));
-        }
+    let servers = ours.iter().map(|policy| &policy.spec.policy_server);
+    let modules = ours.iter().map(|policy| &policy.spec.module);
+    check_equal("policyServer", servers.cloned().collect(), base, findings);
+    check_equal("module", modules.cloned().collect(), base, findings);
+}
+
+/// Whether all policies have the same value in a field of their spec.
+fn check_equal(
+    field: &'static str,
+    values: BTreeSet<String>,
+    policy: &str,
+    findings: &mut Findings,
+) {
+    if values.len() > 1 {
+        let diagnosis = PolicyDiagnosis::PoliciesDiffer { field, values };
+        findings.warning(subject(policy), diagnosis);
     }
 }
 
@@ -85,120 +92,120 @@ fn subject(policy: &str) -> String {
 /// the policy (`PolicyUniquelyReachable`). A PolicyServer that cannot pull a module ends, so its
 /// new Pod never becomes ready, and the policy stays `pending`.
 fn check_one(policy: &Policy, findings: &mut Findings) {
-    let (subject, spec) = (subject(policy.name()), &policy.spec);
+    let subject = subject(policy.name());
     // The mode in which it runs is that of the spec until the PolicyServer has it.
-    let mode = [&policy.status.mode, &spec.mode]
+    let mode = [&policy.status.mode, &policy.spec.mode]
         .into_iter()
         .find(|mode| !mode.is_empty());
-    let mode = mode.map_or("protect", String::as_str);
-    let is_deleted = policy.metadata.deletion_timestamp.is_some();
-    if policy.is_active() && !is_deleted {
-        findings.ok(subject.as_str(), Diagnosis::PolicyActive(mode.to_owned()));
+    let mode = mode.map_or("protect", String::as_str).to_owned();
+    let monitors = mode == "monitor";
+    if policy.is_active() && !is_being_deleted(policy) {
+        findings.ok(subject.as_str(), PolicyDiagnosis::PolicyActive { mode });
     } else {
-        let state = match policy.status.policy_status.as_str() {
-            _ if is_deleted => "being deleted",
-            "" => "not scheduled",
-            state => state,
-        };
-        let reachable = policy.condition("PolicyUniquelyReachable");
-        let unmet = reachable
-            .filter(|one| one.status != "True")
-            .or(policy.condition("PolicyActive"))
-            .cloned();
-        findings.error(
-            subject.as_str(),
-            Diagnosis::PolicyNotActive(state.to_owned(), unmet),
-        );
+        let state = policy_state(policy).to_owned();
+        let unmet = unmet_condition(policy).cloned();
+        let diagnosis = PolicyDiagnosis::PolicyNotActive { state, unmet };
+        findings.error(subject.as_str(), diagnosis);
     }
-    if mode == "monitor" {
-        findings.warning(subject, Diagnosis::PolicyMonitors);
+    if monitors {
+        findings.warning(subject, PolicyDiagnosis::PolicyMonitors);
     }
+}
+
+fn is_being_deleted(policy: &Policy) -> bool {
+    policy.metadata.deletion_timestamp.is_some()
+}
+
+fn policy_state(policy: &Policy) -> &str {
+    match policy.status.policy_status.as_str() {
+        _ if is_being_deleted(policy) => "being deleted",
+        "" => "not scheduled",
+        state => state,
+    }
+}
+
+fn unmet_condition(policy: &Policy) -> Option<&Condition> {
+    policy
+        .condition("PolicyUniquelyReachable")
+        .filter(|reachable| reachable.status != "True")
+        .or(policy.condition("PolicyActive"))
 }
 
 /// A policy that is never asked looks healthy, and Pods start without their states.
 fn check_what_is_sent(facts: &Facts, policy: &Policy, findings: &mut Findings) {
-    let (subject, spec) = (subject(policy.name()), &policy.spec);
+    let spec = &policy.spec;
+    let subject = subject(policy.name());
+    if !spec.mutating {
+        let diagnosis = PolicyDiagnosis::PolicyDiffers(Difference::NotMutating);
+        findings.error(subject.as_str(), diagnosis);
+    }
+    if !spec.rules.iter().any(has_new_pods) {
+        let diagnosis = PolicyDiagnosis::PolicyDiffers(Difference::NoNewPods);
+        findings.error(subject.as_str(), diagnosis);
+    }
+    let fields = changed_fields(facts, policy);
+    if !fields.is_empty() {
+        let diagnosis = PolicyDiagnosis::PolicyDiffers(Difference::Selects(fields));
+        findings.warning(subject.as_str(), diagnosis);
+    }
+    if !spec.context_aware_resources.iter().any(is_lookup) {
+        findings.error(subject, PolicyDiagnosis::LookupNotGranted);
+    }
+}
+
+/// The fields of a policy's spec that decide which Pods it is sent, and are not as installed.
+fn changed_fields(facts: &Facts, policy: &Policy) -> Vec<&'static str> {
+    let spec = &policy.spec;
     let is_custom = policy.name().ends_with(CUSTOM_WORKLOADS);
-    let fields = [
-        // That for custom kinds depends on their Pods' labels.
-        (
-            "objectSelector",
-            !is_custom && is_other_selector(&spec.object_selector),
-        ),
-        (
-            "namespaceSelector",
-            expressions(&spec.namespace_selector).any(|one| is_further(one, facts)),
-        ),
-        (
-            "matchConditions",
-            has_other_conditions(&spec.match_conditions, is_custom),
-        ),
-    ];
-    let fields: Vec<_> = fields
-        .into_iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(field, _)| field)
-        .collect();
-    for (differs, severity, difference) in [
-        (!spec.mutating, Severity::Error, Difference::NotMutating),
-        (
-            !spec.rules.iter().any(has_new_pods),
-            Severity::Error,
-            Difference::NoNewPods,
-        ),
-        (
-            !fields.is_empty(),
-            Severity::Warning,
-            Difference::Selects(fields),
-        ),
-    ] {
-        if differs {
-            findings.add(
-                severity,
-                subject.as_str(),
-                Diagnosis::PolicyDiffers(difference),
-            );
-        }
+    let mut fields = Vec::new();
+    // The selector of the policy for custom kinds depends on their Pods' labels.
+    if !is_custom && is_other_selector(&spec.object_selector) {
+        fields.push("objectSelector");
     }
-    let is_ours = |one: &ContextAwareResource| {
-        one.kind == "PersistentPodState" && one.api_version.starts_with("apps.kruise.io/")
-    };
-    if !spec.context_aware_resources.iter().any(is_ours) {
-        findings.error(subject, Diagnosis::LookupNotGranted);
+    if expressions(&spec.namespace_selector).any(|one| is_further(one, facts)) {
+        fields.push("namespaceSelector");
     }
+    if has_other_conditions(&spec.match_conditions, is_custom) {
+        fields.push("matchConditions");
+    }
+    fields
+}
+
+/// Whether a policy with this resource may look up PersistentPodStates.
+fn is_lookup(resource: &ContextAwareResource) -> bool {
+    resource.kind == "PersistentPodState" && resource.api_version.starts_with("apps.kruise.io/")
 }
 
 /// Whether the match conditions are others than those that a policy for Pods is installed with.
 fn has_other_conditions(conditions: &[MatchCondition], is_custom: bool) -> bool {
-    // The last one depends on the kinds that are configured.
-    let (shipped, depends) = if is_custom {
-        (&SHIPPED_CONDITIONS[..2], CUSTOM_CONDITION)
+    let shipped = if is_custom {
+        &SHIPPED_CONDITIONS[..2]
     } else {
-        (&SHIPPED_CONDITIONS[..], "")
+        &SHIPPED_CONDITIONS[..]
     };
-    let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
-    let is_shipped = |one: &MatchCondition| {
-        shipped
-            .iter()
-            .any(|(name, expression)| one.name == *name && is_same(&one.expression, expression))
-    };
-    let (same, other): (Vec<_>, Vec<_>) = conditions.iter().partition(|one| is_shipped(one));
-    same.len() != shipped.len() || other.iter().any(|one| one.name != depends)
+    let mut unchanged = 0;
+    for condition in conditions {
+        if shipped.iter().any(|shipped| shipped.is_same(condition)) {
+            unchanged += 1;
+        } else if !is_custom || condition.name != CUSTOM_CONDITION {
+            return true;
+        }
+    }
+    unchanged != shipped.len()
 }
 
 /// Whether a rule has the creation of Pods.
 fn has_new_pods(rule: &RuleWithOperations) -> bool {
-    let has = |field: &Option<Vec<String>>, names: &[&str]| {
-        field
-            .iter()
-            .flatten()
-            .any(|one| names.contains(&one.as_str()))
-    };
-    has(&rule.api_groups, &["", "*"])
-        && (rule.api_versions.is_none() || has(&rule.api_versions, &["v1", "*"]))
-        && has(&rule.resources, &["pods", "*", "*/*"])
-        && has(&rule.operations, &["CREATE", "*"])
+    has_any(rule.api_groups.as_ref(), &["", "*"])
+        && (rule.api_versions.is_none() || has_any(rule.api_versions.as_ref(), &["v1", "*"]))
+        && has_any(rule.resources.as_ref(), &["pods", "*", "*/*"])
+        && has_any(rule.operations.as_ref(), &["CREATE", "*"])
         && rule.scope.as_deref() != Some("Cluster")
+}
+
+fn has_any(field: Option<&Vec<String>>, names: &[&str]) -> bool {
+    let mut values = field.into_iter().flatten();
+    values.any(|value| names.contains(&value.as_str()))
 }
 
 fn is_other_selector(selector: &LabelSelector) -> bool {
@@ -225,22 +232,35 @@ fn expressions(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorR
     selector.match_expressions.iter().flatten()
 }
 
-/// The match conditions that a policy for Pods is installed with: names and expressions.
-const SHIPPED_CONDITIONS: [(&str, &str); 3] = [
-    (
-        "pod-is-not-bound-to-a-node",
-        "!has(object.spec.nodeName) || object.spec.nodeName == ''",
-    ),
-    (
-        "pod-has-a-name",
-        "has(object.metadata.name) && object.metadata.name != ''",
-    ),
-    (
-        "controller-is-a-statefulset",
-        "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
+struct ShippedCondition {
+    name: &'static str,
+    expression: &'static str,
+}
+
+impl ShippedCondition {
+    fn is_same(&self, condition: &MatchCondition) -> bool {
+        let own = self.expression.split_whitespace();
+        condition.name == self.name && own.eq(condition.expression.split_whitespace())
+    }
+}
+
+/// The match conditions that a policy for Pods is installed with.
+const SHIPPED_CONDITIONS: [ShippedCondition; 3] = [
+    ShippedCondition {
+        name: "pod-is-not-bound-to-a-node",
+        expression: "!has(object.spec.nodeName) || object.spec.nodeName == ''",
+    },
+    ShippedCondition {
+        name: "pod-has-a-name",
+        expression: "has(object.metadata.name) && object.metadata.name != ''",
+    },
+    ShippedCondition {
+        name: "controller-is-a-statefulset",
+        expression:
+            "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
          has(owner.controller) && owner.controller && owner.kind == 'StatefulSet' &&
          (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('apps.kruise.io/')))",
-    ),
+    },
 ];
 
 /// What Kubewarden's controller puts before the name of a policy, to name its webhook
@@ -257,27 +277,38 @@ pub fn is_own_webhook(name: &str) -> bool {
 }
 
 fn check_webhooks(facts: &Facts, findings: &mut Findings) {
-    let mutating = registered(&facts.mutating, |one| {
-        one.webhooks.iter().flatten().next().is_some()
-    });
-    let validating = registered(&facts.validating, |one| {
-        one.webhooks.iter().flatten().next().is_some()
-    });
+    let mutating = WebhookConfigurations {
+        kind: "MutatingWebhookConfiguration",
+        names: registered(&facts.mutating, |one| has_items(one.webhooks.as_ref())),
+    };
+    let validating = WebhookConfigurations {
+        kind: "ValidatingWebhookConfiguration",
+        names: registered(&facts.validating, |one| has_items(one.webhooks.as_ref())),
+    };
     for policy in facts.own_policies() {
-        let (kind, names) = if policy.spec.mutating {
-            ("Mutating", &mutating)
+        let configurations = if policy.spec.mutating {
+            &mutating
         } else {
-            ("Validating", &validating)
+            &validating
         };
-        let Some(names) = names else { continue };
+        let Some(names) = &configurations.names else {
+            continue;
+        };
         let name = format!("{WEBHOOK_PREFIX}{}", policy.name());
-        let subject = format!("{kind}WebhookConfiguration {name}");
+        let subject = format!("{} {name}", configurations.kind);
         if names.contains(&name.as_str()) {
-            findings.ok(subject, Diagnosis::WebhookRegistered);
+            findings.ok(subject, PolicyDiagnosis::WebhookRegistered);
         } else {
-            findings.error(subject, Diagnosis::WebhookMissing);
+            findings.error(subject, PolicyDiagnosis::WebhookMissing);
         }
     }
+}
+
+/// The webhook configurations of a kind for which the API server asks somebody.
+struct WebhookConfigurations<'a> {
+    kind: &'static str,
+    /// None if they could not be read.
+    names: Option<Vec<&'a str>>,
 }
 
 /// The names of configurations. One without webhooks asks nobody.
@@ -291,4 +322,8 @@ fn registered<K: Resource>(
             .filter_map(|one| one.meta().name.as_deref())
             .collect(),
     )
+}
+
+fn has_items<T>(list: Option<&Vec<T>>) -> bool {
+    list.is_some_and(|items| !items.is_empty())
 }

@@ -3,33 +3,39 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Findings;
-use crate::facts::{Facts, Read, SidecarSetup};
-use crate::finding::{Diagnosis, Finding, Leaderless, Replicas, Severity};
+use super::{Findings, error_once_installed};
+use crate::facts::{Facts, LeaseReads, Read, SidecarSetup};
+use crate::finding::{Finding, Leaderless, RecorderDiagnosis, Replicas, Severity};
 use crate::settings::Recorder;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     if !facts.settings.is_before() {
         facts.each().for_each(|one| check_sidecar(one, findings));
     }
-    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop
-    // an installation.
-    let others = facts.sidecars.items().unwrap_or_default().iter();
-    let others = others.filter(|one| replicas(one) > 0 && is_second(facts, one));
-    let full_name = |ObjectMeta {
-                         namespace, name, ..
-                     }: &ObjectMeta| {
-        format!(
-            "{}/{}",
-            namespace.as_deref().unwrap_or_default(),
-            name.as_deref().unwrap_or_default()
-        )
-    };
-    let others: Vec<String> = others.map(|one| full_name(&one.metadata)).collect();
-    if !others.is_empty() {
-        findings.warning(subject(facts), Diagnosis::SecondInstallation(others));
-    }
+    check_other_sidecars(facts, findings);
     check_openkruise(facts, findings);
+}
+
+/// Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an
+/// installation.
+fn check_other_sidecars(facts: &Facts, findings: &mut Findings) {
+    let all = facts.sidecars.items().unwrap_or_default().iter();
+    let deployments: Vec<String> = all
+        .filter(|one| replicas(one) > 0 && is_second(facts, one))
+        .map(|one| full_name(&one.metadata))
+        .collect();
+    if !deployments.is_empty() {
+        let diagnosis = RecorderDiagnosis::SecondInstallation { deployments };
+        findings.warning(subject(facts), diagnosis);
+    }
+}
+
+fn full_name(metadata: &ObjectMeta) -> String {
+    format!(
+        "{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    )
 }
 
 fn subject(facts: &Facts) -> String {
@@ -41,45 +47,44 @@ fn subject(facts: &Facts) -> String {
 
 /// Whether a sidecar is not of this installation, and may record what it records.
 fn is_second(facts: &Facts, sidecar: &Deployment) -> bool {
-    let other = SidecarSetup::of(&facts.settings, Some(sidecar)).namespace;
-    let may_record =
-        |own: &Facts| other.is_none() || [&None, &other].contains(&&own.setup.namespace);
-    !facts.each().any(|own| own.is_own_sidecar(sidecar)) && facts.each().any(may_record)
+    let setup = SidecarSetup::of(&facts.settings, Some(sidecar));
+    !facts.each().any(|own| own.is_own_sidecar(sidecar))
+        && facts
+            .each()
+            .any(|own| own.setup.shares_objects_with(&setup))
 }
 
 fn check_sidecar(facts: &Facts, findings: &mut Findings) {
     let subject = subject(facts);
     if facts.sidecars.items().is_some() {
-        if let Some(sidecar) = facts.own_sidecar() {
-            check_deployment(sidecar, &subject, findings);
-        } else {
-            // A sidecar may run under another name or outside the cluster: then its Lease is
-            // renewed all the same.
-            let reads = facts.lease.known().filter(|_| facts.setup.lease.is_some());
-            let holder = reads
-                .and_then(|reads| reads.living_holder())
-                .map(str::to_owned);
-            let severity = if holder.is_some() {
-                Severity::Warning
-            } else {
-                Severity::Error
-            };
-            findings.add(
-                severity,
-                subject.as_str(),
-                Diagnosis::SidecarMissing(holder),
-            );
+        match facts.own_sidecar() {
+            Some(sidecar) => check_deployment(sidecar, &subject, findings),
+            None => report_missing_sidecar(facts, &subject, findings),
         }
     }
     if facts.setup.recorder == Recorder::Own {
         check_lease(facts, findings);
     }
-    if !facts.sidecar_lacks.is_empty() {
-        findings.error(
-            subject,
-            Diagnosis::SidecarForbidden(facts.sidecar_lacks.clone()),
-        );
+    if !facts.missing_sidecar_rights.is_empty() {
+        let rights = facts.missing_sidecar_rights.clone();
+        findings.error(subject, RecorderDiagnosis::SidecarForbidden { rights });
     }
+}
+
+/// A sidecar may run under another name or outside the cluster: then its Lease is renewed all the
+/// same.
+fn report_missing_sidecar(facts: &Facts, subject: &str, findings: &mut Findings) {
+    let reads = facts.lease.known().filter(|_| facts.setup.lease.is_some());
+    let lease_holder = reads
+        .and_then(|reads| reads.living_holder())
+        .map(str::to_owned);
+    let severity = if lease_holder.is_some() {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
+    let diagnosis = RecorderDiagnosis::SidecarMissing { lease_holder };
+    findings.add(severity, subject, diagnosis);
 }
 
 fn check_deployment(sidecar: &Deployment, subject: &str, findings: &mut Findings) {
@@ -90,12 +95,13 @@ fn check_deployment(sidecar: &Deployment, subject: &str, findings: &mut Findings
         .and_then(|status| status.available_replicas)
         .unwrap_or(0);
     let replicas = Replicas { available, wanted };
-    let (severity, diagnosis) = match available {
-        0 => (Severity::Error, Diagnosis::SidecarNotAvailable(replicas)),
-        _ if available < wanted => (Severity::Warning, Diagnosis::SidecarNotAvailable(replicas)),
-        _ => (Severity::Ok, Diagnosis::SidecarAvailable(replicas)),
-    };
-    findings.add(severity, subject, diagnosis);
+    if available == 0 {
+        findings.error(subject, RecorderDiagnosis::SidecarNotAvailable(replicas));
+    } else if available < wanted {
+        findings.warning(subject, RecorderDiagnosis::SidecarNotAvailable(replicas));
+    } else {
+        findings.ok(subject, RecorderDiagnosis::SidecarAvailable(replicas));
+    }
 }
 
 fn replicas(deployment: &Deployment) -> i32 {
@@ -110,7 +116,7 @@ pub(crate) fn silent_recorder(facts: &Facts) -> Option<Finding> {
         Recorder::OpenKruise => check_openkruise(facts, &mut findings),
     }
     findings
-        .0
+        .all
         .into_iter()
         .find(|one| one.severity == Severity::Error)
 }
@@ -120,23 +126,31 @@ fn check_lease(facts: &Facts, findings: &mut Findings) {
         return;
     };
     let subject = format!("Lease {}/{name}", facts.settings.namespace);
-    let missing = |why| Diagnosis::LeaderMissing(why, facts.settings.sidecar.clone());
-    let reads = match &facts.lease {
+    let leader = match &facts.lease {
         Read::Unknown => return,
-        Read::Absent => return findings.error(subject, missing(Leaderless::NoLease)),
-        Read::Known(reads) => reads,
+        Read::Absent => Err(Leaderless::NoLease),
+        Read::Known(reads) => leader(reads),
     };
-    match (reads.living_holder(), reads.holder()) {
-        // The identity is `<name of the Pod>_<suffix of the process>`.
-        (Some(holder), _) => {
-            let pod = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
-            findings.ok(subject, Diagnosis::LeaderActive(pod.to_owned()));
+    match leader {
+        Ok(pod) => findings.ok(subject, RecorderDiagnosis::LeaderActive { pod }),
+        Err(why) => {
+            let sidecar = facts.settings.sidecar.clone();
+            findings.error(subject, RecorderDiagnosis::LeaderMissing { why, sidecar });
         }
-        (None, Some(holder)) => {
-            findings.error(subject, missing(Leaderless::Silent(holder.to_owned())));
-        }
-        (None, None) => findings.error(subject, missing(Leaderless::Free)),
     }
+}
+
+/// The Pod that holds the Lease and renews it.
+fn leader(reads: &LeaseReads) -> Result<String, Leaderless> {
+    let holder = reads.holder().ok_or(Leaderless::Free)?;
+    if reads.living_holder().is_none() {
+        return Err(Leaderless::Silent {
+            holder: holder.to_owned(),
+        });
+    }
+    // The identity is `<name of the Pod>_<suffix of the process>`.
+    let pod = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
+    Ok(pod.to_owned())
 }
 
 fn check_openkruise(facts: &Facts, findings: &mut Findings) {
@@ -147,15 +161,12 @@ fn check_openkruise(facts: &Facts, findings: &mut Findings) {
         .and_then(|reads| reads.living_holder());
     match (facts.setup.recorder, manager) {
         (Recorder::Own, Some(manager)) => {
-            findings.error(subject, Diagnosis::ConflictingRecorder(manager.to_owned()));
+            let manager = manager.to_owned();
+            findings.error(subject, RecorderDiagnosis::ConflictingRecorder { manager });
         }
         (Recorder::OpenKruise, None) if !matches!(facts.openkruise_lease, Read::Unknown) => {
-            let severity = if facts.settings.is_before() {
-                Severity::Warning
-            } else {
-                Severity::Error
-            };
-            findings.add(severity, subject, Diagnosis::RecorderMissing);
+            let severity = error_once_installed(facts);
+            findings.add(severity, subject, RecorderDiagnosis::RecorderMissing);
         }
         _ => {}
     }

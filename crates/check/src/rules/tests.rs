@@ -11,9 +11,16 @@ use serde_json::{Value, json};
 use strum::VariantNames;
 
 use super::*;
-use crate::facts::{LeaseReads, Module, ModuleAnswer, Objects, Policy, Read, Recorded};
+use crate::facts::{
+    KubernetesVersion, LeaseReads, MinorVersion, Module, ModuleAnswer, Objects, Policy, Read,
+    Recorded, ServiceAccountName,
+};
+use crate::finding::{
+    DefinitionDiagnosis, ObjectsDiagnosis, PolicyDiagnosis, RecorderDiagnosis, ServerDiagnosis,
+    VersionDiagnosis,
+};
 use crate::report;
-use crate::settings::{Phase, Recorder};
+use crate::settings::{Phase, Recorder, Scope};
 
 fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -21,6 +28,13 @@ fn of<T: DeserializeOwned>(value: Value) -> T {
 
 fn known<T: DeserializeOwned>(value: Value) -> Read<T> {
     Read::Known(of(value))
+}
+
+fn version(minor: u32, text: &str) -> Read<KubernetesVersion> {
+    Read::Known(KubernetesVersion {
+        minor: MinorVersion { major: 1, minor },
+        text: text.into(),
+    })
 }
 
 /// An object as `deploy/base` has it.
@@ -94,7 +108,7 @@ fn healthy() -> Facts {
         json!([{"metadata": {"name": format!("clusterwide-{policy}")}, "webhooks": [webhook]}])
     };
     Facts {
-        kubernetes: Read::Known((1, 32, "v1.32.0".into())),
+        kubernetes: version(32, "v1.32.0"),
         definition: known(definition),
         policy_definition: known(kubewarden(&versions::POLICY_FIELDS)),
         server_definition: known(kubewarden(&[])),
@@ -182,7 +196,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
         (
             "KubernetesTooOld",
             Warning,
-            changed(|facts| facts.kubernetes = Read::Known((1, 29, "v".into()))),
+            changed(|facts| facts.kubernetes = version(29, "v")),
         ),
         (
             "KubewardenMissing",
@@ -267,8 +281,10 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             "ServiceAccountMismatch",
             Error,
             before(|facts| {
-                facts.settings.service_account =
-                    Some(("kubewarden".into(), "policy-server".into()));
+                facts.settings.service_account = Some(ServiceAccountName {
+                    namespace: "kubewarden".into(),
+                    name: "policy-server".into(),
+                });
             }),
         ),
         (
@@ -409,7 +425,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
         (
             "SidecarForbidden",
             Error,
-            changed(|facts| facts.sidecar_lacks = vec![Right::new("list", "", "pods")]),
+            changed(|facts| facts.missing_sidecar_rights = vec![Right::new("list", "", "pods")]),
         ),
         (
             "LeaderMissing",
@@ -569,17 +585,18 @@ fn each_code_is_produced_by_some_facts_and_documented() {
         0,
         "a code is either fine or a flaw"
     );
-    let codes = || {
-        let codes = Diagnosis::VARIANTS.iter();
-        codes.flat_map(move |code| {
-            if *code == "Module" {
-                ModuleAnswer::VARIANTS.to_vec()
-            } else {
-                vec![*code]
-            }
-        })
-    };
-    let all: BTreeSet<&str> = codes().collect();
+    let codes = [
+        VersionDiagnosis::VARIANTS,
+        DefinitionDiagnosis::VARIANTS,
+        ServerDiagnosis::VARIANTS,
+        PolicyDiagnosis::VARIANTS,
+        ModuleAnswer::VARIANTS,
+        RecorderDiagnosis::VARIANTS,
+        ObjectsDiagnosis::VARIANTS,
+        UnreadDiagnosis::VARIANTS,
+    ]
+    .concat();
+    let all: BTreeSet<&str> = codes.iter().copied().collect();
     assert_eq!(all, flaws.union(&fine).copied().collect::<BTreeSet<_>>());
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/check.md");
@@ -590,7 +607,7 @@ fn each_code_is_produced_by_some_facts_and_documented() {
     let rows = rows.filter(|code| {
         code.chars().all(char::is_alphanumeric) && code.starts_with(char::is_uppercase)
     });
-    assert_eq!(rows.collect::<Vec<_>>(), codes().collect::<Vec<_>>());
+    assert_eq!(rows.collect::<Vec<_>>(), codes);
 }
 
 #[test]
@@ -688,7 +705,9 @@ fn hidden_states_are_named() {
         .unwrap();
     assert_eq!(
         finding.diagnosis,
-        Diagnosis::DefinitionWithoutCompactForm(vec!["shop/w".into()])
+        Diagnosis::from(DefinitionDiagnosis::DefinitionWithoutCompactForm {
+            hidden_objects: vec!["shop/w".into()]
+        })
     );
     facts.settings.phase = Phase::Before;
     assert_eq!(
@@ -703,7 +722,7 @@ fn hidden_states_are_named() {
 fn what_cannot_be_read_is_unknown_and_not_wrong() {
     let missing = Problem::Forbidden(Right::new("list", "", "pods").within("kubewarden"));
     let facts = Facts {
-        kubernetes: Read::Known((1, 32, "v1.32.0".into())),
+        kubernetes: version(32, "v1.32.0"),
         problems: vec![missing.clone(), missing],
         ..Facts::default()
     };
@@ -775,9 +794,8 @@ fn a_policy_that_is_never_asked_is_not_fine() {
         ),
     ] {
         let found = judge(&facts);
-        let is_named = |one: &Finding| {
-            one.severity == severity && one.diagnosis == Diagnosis::PolicyDiffers(wanted.clone())
-        };
+        let diagnosis = Diagnosis::from(PolicyDiagnosis::PolicyDiffers(wanted.clone()));
+        let is_named = |one: &Finding| one.severity == severity && one.diagnosis == diagnosis;
         assert!(found.iter().any(is_named), "{wanted:?}: {found:#?}");
     }
 }
@@ -804,15 +822,15 @@ fn a_module_that_is_installed_already_stops_no_upgrade() {
 fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
     let label = "persistent-pod-state/injection";
     for (scope, skipped, covered_now, label_value, wanted) in [
-        ("All", "other", true, None, &[][..]),
-        ("OptIn", "other", true, None, &[Severity::Warning]),
-        ("OptIn", "other", true, Some("enabled"), &[]),
-        ("All", "shop", true, None, &[Severity::Warning]),
+        (Scope::All, "other", true, None, &[][..]),
+        (Scope::OptIn, "other", true, None, &[Severity::Warning]),
+        (Scope::OptIn, "other", true, Some("enabled"), &[]),
+        (Scope::All, "shop", true, None, &[Severity::Warning]),
         // It is left out now, too.
-        ("OptIn", "other", false, Some("disabled"), &[]),
+        (Scope::OptIn, "other", false, Some("disabled"), &[]),
     ] {
         let mut facts = before(|facts| {
-            facts.settings.scope = scope.into();
+            facts.settings.scope = scope;
             facts.settings.skipped_namespace = vec![skipped.into()];
             let labels =
                 json!({"kubernetes.io/metadata.name": "shop", "covered": covered_now.to_string()});
@@ -836,7 +854,7 @@ fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
         assert_eq!(
             severities(&facts, "NamespacesNotCovered"),
             wanted,
-            "{scope} {skipped} {label_value:?}"
+            "{scope:?} {skipped} {label_value:?}"
         );
         // Nothing is installed yet.
         facts.policies = Read::Known(Vec::new());
@@ -899,7 +917,10 @@ fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
     );
 
     // It has the label.
-    found[0].diagnosis = Diagnosis::NamespacesNotCovered(vec!["default".into()]);
+    found[0].diagnosis = ObjectsDiagnosis::NamespacesNotCovered {
+        namespaces: vec!["default".into()],
+    }
+    .into();
     assert_eq!(report::words(&facts, &found[0]).command, "");
 }
 
