@@ -9,10 +9,25 @@ use super::quantity;
 
 pub(super) const CPU: &str = "cpu";
 pub(super) const MEMORY: &str = "memory";
-/// A container that requests none counts as this much in scores.
-const DEFAULTS: [(&str, i64); 2] = [(CPU, 100), (MEMORY, 200 * 1024 * 1024)];
+const DEFAULTS: [DefaultRequest; 2] = [
+    DefaultRequest {
+        resource: CPU,
+        amount: 100,
+    },
+    DefaultRequest {
+        resource: MEMORY,
+        amount: 200 * 1024 * 1024,
+    },
+];
 /// How many Pods a Node takes that does not say so, as the kubelet does.
 const DEFAULT_PODS: i64 = 110;
+
+/// A container that requests nothing of a resource counts as this much in scores.
+#[derive(Clone, Copy)]
+struct DefaultRequest {
+    resource: &'static str,
+    amount: i64,
+}
 
 /// Amounts by resource. CPU is in thousandths.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,40 +52,42 @@ impl Amounts {
     /// From `status.allocatable`, else from `status.capacity`, as the API server does.
     pub(super) fn of_node(node: &Value) -> Self {
         let status = &node["status"];
-        Self::read(
-            &status[if status["allocatable"].is_object() {
-                "allocatable"
-            } else {
-                "capacity"
-            }],
-        )
+        let allocatable = &status["allocatable"];
+        Self::read(if allocatable.is_object() {
+            allocatable
+        } else {
+            &status["capacity"]
+        })
     }
 
-    /// What a Pod requests: the sum of its containers, or the most of its init containers if that
-    /// is more, or what it requests as a whole; and its overhead.
-    pub(super) fn of_pod(spec: &Value, defaults: bool) -> Self {
+    /// What a Pod requests.
+    pub(super) fn of_pod(spec: &Value) -> Self {
+        Self::of_pod_with_defaults(spec, &[])
+    }
+
+    /// The same, with a default for each container that requests no CPU or no memory.
+    pub(super) fn of_pod_non_zero(spec: &Value) -> Self {
+        // A limit of the whole Pod takes the place of the default.
+        let limits = &spec["resources"]["limits"];
+        let defaults: Vec<DefaultRequest> = DEFAULTS
+            .into_iter()
+            .filter(|default| limits[default.resource].is_null())
+            .collect();
+        Self::of_pod_with_defaults(spec, &defaults)
+    }
+
+    /// The sum of the containers, or the most of the init containers if that is more, or what the
+    /// Pod requests as a whole; and its overhead.
+    fn of_pod_with_defaults(spec: &Value, defaults: &[DefaultRequest]) -> Self {
         let own = &spec["resources"];
-        let requests = |container: &Value| {
-            // A limit without a request is the request: the API server writes it there.
-            let mut found = Self::read(&container["resources"]["limits"]);
-            found
-                .0
-                .extend(Self::read(&container["resources"]["requests"]).0);
-            for (name, amount) in DEFAULTS
-                .iter()
-                .filter(|one| defaults && own["limits"][one.0].is_null())
-            {
-                found.0.entry((*name).to_owned()).or_insert(*amount);
-            }
-            found
-        };
-        let (mut sum, mut restartable, mut most) =
-            (Self::default(), Self::default(), Self::default());
+        let mut sum = Self::default();
+        let mut restartable = Self::default();
+        let mut most = Self::default();
         for container in list(&spec["containers"]) {
-            sum.add(&requests(container));
+            sum.add(&Self::of_container(container, defaults));
         }
         for container in list(&spec["initContainers"]) {
-            let mut requests = requests(container);
+            let mut requests = Self::of_container(container, defaults);
             if container["restartPolicy"] == "Always" {
                 sum.add(&requests);
                 restartable.add(&requests);
@@ -87,6 +104,18 @@ impl Amounts {
         all.0.extend(Self::read(&own["requests"]).0);
         all.add(&Self::read(&spec["overhead"]));
         all
+    }
+
+    fn of_container(container: &Value, defaults: &[DefaultRequest]) -> Self {
+        // A limit without a request is the request: the API server writes it there.
+        let mut requests = Self::read(&container["resources"]["limits"]);
+        requests
+            .0
+            .extend(Self::read(&container["resources"]["requests"]).0);
+        for DefaultRequest { resource, amount } in defaults {
+            requests.0.entry((*resource).to_owned()).or_insert(*amount);
+        }
+        requests
     }
 
     pub(super) fn add(&mut self, other: &Self) {

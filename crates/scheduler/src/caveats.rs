@@ -22,37 +22,45 @@ const FIELDS: [&str; 3] = ["resourceClaims", "runtimeClassName", "schedulingGate
 /// What a real scheduler looks at besides what is simulated. `knows_claims` is whether the Pod's
 /// claims are looked at.
 pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
-    let is_set = |value: &Value| {
-        value
-            .as_array()
-            .map_or(!value.is_null(), |items| !items.is_empty())
-    };
-    let other = spec["schedulerName"]
-        .as_str()
-        .is_some_and(|name| !matches!(name, "" | "default-scheduler"));
-    let is_plain = |volume: &Value| {
-        let mut fields = volume
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(field, _)| field.as_str());
-        fields.all(|field| PLAIN_VOLUMES.contains(&field) || (knows_claims && field == CLAIM))
-    };
-    // With hostNetwork the API server makes each port of a container one of the node.
-    let is_of_node = |port: &Value| spec["hostNetwork"] == true || is_set(&port["hostPort"]);
-    let mut containers = list(&spec["containers"]).chain(list(&spec["initContainers"]));
-    let caveats = [
-        (other, Caveat::OtherScheduler),
-        (!list(&spec["volumes"]).all(is_plain), Caveat::Volumes),
-        (
-            containers.any(|container| list(&container["ports"]).any(is_of_node)),
-            Caveat::Field("hostPort"),
-        ),
-    ];
-    let fields = FIELDS.map(|field| (is_set(&spec[field]), Caveat::Field(field)));
+    let mut caveats = Vec::new();
+    if names_other_scheduler(spec) {
+        caveats.push(Caveat::OtherScheduler);
+    }
+    if !list(&spec["volumes"]).all(|volume| is_plain(volume, knows_claims)) {
+        caveats.push(Caveat::Volumes);
+    }
+    if has_host_port(spec) {
+        caveats.push(Caveat::Field("hostPort"));
+    }
+    let fields = FIELDS.into_iter().filter(|field| is_set(&spec[*field]));
+    caveats.extend(fields.map(Caveat::Field));
     caveats
+}
+
+fn is_set(value: &Value) -> bool {
+    value
+        .as_array()
+        .map_or(!value.is_null(), |items| !items.is_empty())
+}
+
+fn names_other_scheduler(spec: &Value) -> bool {
+    let name = spec["schedulerName"].as_str();
+    name.is_some_and(|name| !matches!(name, "" | "default-scheduler"))
+}
+
+fn is_plain(volume: &Value, knows_claims: bool) -> bool {
+    let fields = volume.as_object();
+    fields
         .into_iter()
-        .chain(fields)
-        .filter_map(|(applies, caveat)| applies.then_some(caveat))
-        .collect()
+        .flat_map(|fields| fields.keys())
+        .all(|field| PLAIN_VOLUMES.contains(&field.as_str()) || (knows_claims && field == CLAIM))
+}
+
+/// Whether a container has a port of the node. With `hostNetwork` the API server makes each port
+/// one.
+fn has_host_port(spec: &Value) -> bool {
+    list(&spec["containers"])
+        .chain(list(&spec["initContainers"]))
+        .flat_map(|container| list(&container["ports"]))
+        .any(|port| spec["hostNetwork"] == true || is_set(&port["hostPort"]))
 }

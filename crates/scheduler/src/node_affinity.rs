@@ -133,56 +133,67 @@ impl Requirement<'_> {
     }
 
     fn exclusion(self, node: &Node, by: RequiredBy) -> Exclusion {
-        let (requirement, found) = match self {
-            Self::Label(requirement) => (
-                requirement,
-                node.labels.get(text(&requirement["key"])).cloned(),
-            ),
-            Self::Field(requirement) => (requirement, Some(node.name.clone())),
-        };
+        let (Self::Label(requirement) | Self::Field(requirement)) = self;
+        let key = text(&requirement["key"]);
         Exclusion::Label {
             by,
-            key: text(&requirement["key"]).to_owned(),
+            key: key.to_owned(),
             operator: text(&requirement["operator"]).to_owned(),
             wanted: list(&requirement["values"])
                 .map(|value| text(value).to_owned())
                 .collect(),
-            found,
+            found: match self {
+                Self::Label(_) => node.labels.get(key).cloned(),
+                Self::Field(_) => Some(node.name.clone()),
+            },
         }
     }
 }
 
 fn affinity_mismatches(spec: &Value, before: Option<&Value>, node: &Node) -> Vec<Exclusion> {
-    let own: Vec<&Value> = before.and_then(terms).unwrap_or_default();
-    let has_before = before.is_some();
-    let terms = terms(spec).unwrap_or_default();
-    // The policy adds to each term, or makes one if there is none.
-    let is_injected = |index: usize, requirement: Requirement| {
-        has_before
-            && own
-                .get(index)
-                .is_none_or(|own| requirements(own).all(|one| one != requirement))
-    };
-    let matched_before = before.is_some_and(|before| matches_affinity(before, node));
-    // An alternative that did not lead here before, either, does not count.
-    let counts =
-        |index: usize| !matched_before || own.get(index).is_none_or(|own| matches_term(own, node));
-    let counted = terms
+    let own = before.map(|spec| OwnTerms::of(spec, node));
+    let counted = terms(spec)
+        .unwrap_or_default()
         .into_iter()
         .enumerate()
-        .filter(|(index, _)| counts(*index));
+        .filter(|(index, _)| own.as_ref().is_none_or(|own| own.counts(*index, node)));
     unmet(
         counted,
         node,
         &RequiredBy::Affinity,
-        |index, requirement| {
-            if is_injected(index, requirement) {
-                RequiredBy::RecordedState
-            } else {
-                RequiredBy::Affinity
-            }
+        |index, requirement| match &own {
+            Some(own) if !own.has(index, requirement) => RequiredBy::RecordedState,
+            _ => RequiredBy::Affinity,
         },
     )
+}
+
+/// The terms of a Pod before the policy injected something. The policy adds to each term, or makes
+/// one if there is none.
+struct OwnTerms<'a> {
+    terms: Vec<&'a Value>,
+    matched: bool,
+}
+
+impl<'a> OwnTerms<'a> {
+    fn of(spec: &'a Value, node: &Node) -> Self {
+        Self {
+            terms: terms(spec).unwrap_or_default(),
+            matched: matches_affinity(spec, node),
+        }
+    }
+
+    /// Whether the term has a requirement of the Pod's own.
+    fn has(&self, index: usize, requirement: Requirement) -> bool {
+        let own = self.terms.get(index);
+        own.is_some_and(|own| requirements(own).any(|one| one == requirement))
+    }
+
+    /// An alternative that did not lead to the node before, either, does not count.
+    fn counts(&self, index: usize, node: &Node) -> bool {
+        let own = self.terms.get(index);
+        !self.matched || own.is_none_or(|own| matches_term(own, node))
+    }
 }
 
 pub(super) fn preference(spec: &Value, node: &Node) -> i64 {

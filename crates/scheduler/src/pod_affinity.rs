@@ -9,13 +9,34 @@ use super::read::{Node, Pod};
 use super::reason::Exclusion;
 use super::selector::PodSelector;
 
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const AFFINITY: &str = "podAffinity";
+const ANTI_AFFINITY: &str = "podAntiAffinity";
 /// How much a Pod that requires to be near the new one attracts it.
 const WEIGHT_OF_REQUIRED: i64 = 1;
+const ATTRACTS: i64 = 1;
+const REPELS: i64 = -1;
 
-/// A domain: Nodes with the same value of a label.
-type Domain<'a> = (&'a str, &'a str);
+/// Nodes with the same value of a label.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Domain<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl Domain<'_> {
+    fn has(self, node: &Node) -> bool {
+        let value = node.labels.get(self.key);
+        value.is_some_and(|value| value == self.value)
+    }
+
+    fn anti_affinity(self, of_running: bool) -> Exclusion {
+        Exclusion::PodAntiAffinity {
+            key: self.key.to_owned(),
+            domain: self.value.to_owned(),
+            of_running,
+        }
+    }
+}
 
 /// A term, with the namespace of the Pod that has it.
 struct Term<'a> {
@@ -26,25 +47,28 @@ struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    fn all(pod: &'a Pod, kind: &str, strength: &str) -> Vec<Self> {
-        let terms = list(&pod.affinity[kind][strength]);
-        let one = |item: &'a Value| {
-            let (term, weight) = if strength == REQUIRED {
-                (item, WEIGHT_OF_REQUIRED)
-            } else {
-                (
-                    &item["podAffinityTerm"],
-                    item["weight"].as_i64().unwrap_or_default(),
-                )
-            };
-            Self {
-                object: term,
-                namespace: &pod.namespace,
-                topology_key: text(&term["topologyKey"]),
-                weight,
-            }
-        };
-        terms.map(one).collect()
+    fn required(pod: &'a Pod, kind: &str) -> Vec<Self> {
+        list(&pod.affinity[kind]["requiredDuringSchedulingIgnoredDuringExecution"])
+            .map(|term| Self::of(pod, term, WEIGHT_OF_REQUIRED))
+            .collect()
+    }
+
+    fn preferred(pod: &'a Pod, kind: &str) -> Vec<Self> {
+        list(&pod.affinity[kind]["preferredDuringSchedulingIgnoredDuringExecution"])
+            .map(|item| {
+                let weight = item["weight"].as_i64().unwrap_or_default();
+                Self::of(pod, &item["podAffinityTerm"], weight)
+            })
+            .collect()
+    }
+
+    fn of(pod: &'a Pod, term: &'a Value, weight: i64) -> Self {
+        Self {
+            object: term,
+            namespace: &pod.namespace,
+            topology_key: text(&term["topologyKey"]),
+            weight,
+        }
     }
 
     fn selects(&self, pod: &Pod) -> bool {
@@ -78,138 +102,171 @@ impl<'a> Term<'a> {
     }
 
     fn domain(&self, node: &'a Node) -> Option<Domain<'a>> {
-        node.labels
-            .get(self.topology_key)
-            .map(|value| (self.topology_key, value.as_str()))
+        Some(Domain {
+            key: self.topology_key,
+            value: node.labels.get(self.topology_key)?,
+        })
+    }
+}
+
+/// The terms of the new Pod.
+struct OwnTerms<'a> {
+    required: Vec<Term<'a>>,
+    required_apart: Vec<Term<'a>>,
+    preferred: Vec<Term<'a>>,
+    preferred_apart: Vec<Term<'a>>,
+}
+
+impl<'a> OwnTerms<'a> {
+    fn of(pod: &'a Pod) -> Self {
+        Self {
+            required: Term::required(pod, AFFINITY),
+            required_apart: Term::required(pod, ANTI_AFFINITY),
+            preferred: Term::preferred(pod, AFFINITY),
+            preferred_apart: Term::preferred(pod, ANTI_AFFINITY),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Term<'a>> {
+        self.required
+            .iter()
+            .chain(&self.required_apart)
+            .chain(&self.preferred)
+            .chain(&self.preferred_apart)
+    }
+}
+
+/// What Pod affinity says about domains.
+#[derive(Default)]
+struct Domains<'a> {
+    /// Pods that all required terms select.
+    near: BTreeMap<Domain<'a>, u64>,
+    /// Those with a Pod that a term of the new Pod's anti-affinity selects.
+    apart: BTreeSet<Domain<'a>>,
+    /// Those with a Pod whose anti-affinity selects the new one.
+    kept_away: BTreeSet<Domain<'a>>,
+    scores: BTreeMap<Domain<'a>, i64>,
+}
+
+impl<'a> Domains<'a> {
+    /// Counts what the new Pod asks for of another Pod.
+    fn apply_own_terms(&mut self, own: &OwnTerms<'a>, other: &Pod, node: &'a Node) {
+        if !own.required.is_empty() && own.required.iter().all(|term| term.selects(other)) {
+            for domain in own.required.iter().filter_map(|term| term.domain(node)) {
+                *self.near.entry(domain).or_default() += 1;
+            }
+        }
+        let selecting = own.required_apart.iter().filter(|term| term.selects(other));
+        self.apart
+            .extend(selecting.filter_map(|term| term.domain(node)));
+        self.add_scores(&own.preferred, other, node, ATTRACTS);
+        self.add_scores(&own.preferred_apart, other, node, REPELS);
+    }
+
+    /// Counts what another Pod asks for of the new one.
+    fn apply_terms_of(&mut self, other: &'a Pod, pod: &Pod, node: &'a Node) {
+        self.add_scores(&Term::required(other, AFFINITY), pod, node, ATTRACTS);
+        self.add_scores(&Term::preferred(other, AFFINITY), pod, node, ATTRACTS);
+        self.add_scores(&Term::preferred(other, ANTI_AFFINITY), pod, node, REPELS);
+        for term in Term::required(other, ANTI_AFFINITY) {
+            if term.selects(pod) {
+                self.kept_away.extend(term.domain(node));
+            }
+        }
+    }
+
+    fn add_scores(&mut self, terms: &[Term<'a>], selected: &Pod, node: &'a Node, sign: i64) {
+        for term in terms.iter().filter(|term| term.selects(selected)) {
+            if let Some(domain) = term.domain(node) {
+                let sum = self.scores.entry(domain).or_default();
+                *sum = sum.saturating_add(sign.saturating_mul(term.weight));
+            }
+        }
     }
 }
 
 pub(super) struct PodAffinity<'a> {
-    required: Vec<Term<'a>>,
-    required_apart: Vec<Term<'a>>,
+    own: OwnTerms<'a>,
     /// Whether the new Pod is one that its own required terms select.
     selects_itself: bool,
-    /// Pods that all required terms select, by domain.
-    near: BTreeMap<Domain<'a>, u64>,
-    /// Domains with a Pod that a term of the new Pod's anti-affinity selects.
-    apart: BTreeSet<Domain<'a>>,
-    /// Domains with a Pod whose anti-affinity selects the new one.
-    kept_away: BTreeSet<Domain<'a>>,
-    scores: BTreeMap<Domain<'a>, i64>,
+    domains: Domains<'a>,
     /// Whether a field of a term that matters is not simulated.
     pub(super) is_partial: bool,
 }
 
 impl<'a> PodAffinity<'a> {
     pub(super) fn of(pod: &'a Pod, nodes: &'a [Node]) -> Self {
-        let required = Term::all(pod, "podAffinity", REQUIRED);
-        let required_apart = Term::all(pod, "podAntiAffinity", REQUIRED);
-        let preferred = Term::all(pod, "podAffinity", PREFERRED);
-        let preferred_apart = Term::all(pod, "podAntiAffinity", PREFERRED);
-        let attracts = [&required, &required_apart, &preferred, &preferred_apart];
-        let is_plain = attracts.iter().all(|terms| terms.is_empty());
-        let mut is_partial = attracts
-            .into_iter()
-            .flatten()
-            .any(|term| term.is_vague() || term.has_keys());
+        let mut own = OwnTerms::of(pod);
+        let has_own = own.all().next().is_some();
+        let mut is_partial = own.all().any(|term| term.is_vague() || term.has_keys());
         // Such a term may select any Pod, so it and those beside it exclude nothing.
-        let required = if required.iter().any(Term::is_vague) {
-            Vec::new()
-        } else {
-            required
-        };
-        let mut near: BTreeMap<Domain, u64> = BTreeMap::new();
-        let (mut apart, mut kept_away) = (BTreeSet::new(), BTreeSet::new());
-        let mut scores: BTreeMap<Domain, i64> = BTreeMap::new();
-        let others = nodes
-            .iter()
-            .flat_map(|node| node.pods.iter().map(move |other| (node, other)));
-        for (node, other) in others.filter(|(_, other)| !is_plain || other.affinity.is_object()) {
-            if !required.is_empty() && required.iter().all(|term| term.selects(other)) {
-                for domain in required.iter().filter_map(|term| term.domain(node)) {
-                    *near.entry(domain).or_default() += 1;
+        if own.required.iter().any(Term::is_vague) {
+            own.required.clear();
+        }
+        let mut domains = Domains::default();
+        for node in nodes {
+            for other in &node.pods {
+                if has_own {
+                    domains.apply_own_terms(&own, other, node);
                 }
-            }
-            let selecting = required_apart.iter().filter(|term| term.selects(other));
-            apart.extend(selecting.filter_map(|term| term.domain(node)));
-
-            let mut score = |terms: &[Term<'a>], selected: &Pod, sign: i64| {
-                for term in terms.iter().filter(|term| term.selects(selected)) {
-                    if let Some(domain) = term.domain(node) {
-                        let sum = scores.entry(domain).or_default();
-                        *sum = sum.saturating_add(sign.saturating_mul(term.weight));
-                    }
+                if other.affinity.is_object() {
+                    domains.apply_terms_of(other, pod, node);
+                    is_partial |= may_keep_away(other, pod);
                 }
-            };
-            score(&preferred, other, 1);
-            score(&preferred_apart, other, -1);
-            if other.affinity.is_object() {
-                score(&Term::all(other, "podAffinity", REQUIRED), pod, 1);
-                score(&Term::all(other, "podAffinity", PREFERRED), pod, 1);
-                score(&Term::all(other, "podAntiAffinity", PREFERRED), pod, -1);
-                let apart = Term::all(other, "podAntiAffinity", REQUIRED);
-                let selecting = apart.iter().filter(|term| term.selects(pod));
-                kept_away.extend(selecting.filter_map(|term| term.domain(node)));
-                is_partial |= apart
-                    .iter()
-                    .any(|term| term.is_vague() && term.selects_labels(pod));
             }
         }
-        let selects_itself = required.iter().all(|term| term.selects(pod));
         Self {
-            required,
-            required_apart,
-            selects_itself,
-            near,
-            apart,
-            kept_away,
-            scores,
+            selects_itself: own.required.iter().all(|term| term.selects(pod)),
+            own,
+            domains,
             is_partial,
         }
     }
 
     pub(super) fn exclusions(&self, node: &'a Node) -> Vec<Exclusion> {
-        // The first of several Pods that want to be near each other may run anywhere.
-        let is_first = self.near.is_empty() && self.selects_itself;
-        let is_near = |domain| is_first || self.near.contains_key(&domain);
-        let required = self
+        let affinity = self
+            .own
             .required
             .iter()
-            .filter(|term| !term.domain(node).is_some_and(is_near));
-        let affinity = required.map(|term| {
-            let domain = term.domain(node).map(|(_, value)| value.to_owned());
-            Exclusion::PodAffinity {
+            .filter(|term| !self.is_near(term, node))
+            .map(|term| Exclusion::PodAffinity {
                 key: term.topology_key.to_owned(),
-                domain,
-            }
-        });
-        let apart = |(key, value): (&str, &str), of_running| Exclusion::PodAntiAffinity {
-            key: key.to_owned(),
-            domain: value.to_owned(),
-            of_running,
-        };
-        let own = self
+                domain: term.domain(node).map(|domain| domain.value.to_owned()),
+            });
+        let apart = self
+            .own
             .required_apart
             .iter()
-            .filter_map(|term| term.domain(node));
-        let own = own
-            .filter(|domain| self.apart.contains(domain))
-            .map(|domain| apart(domain, false));
-        let is_here =
-            |(key, value): &&Domain| node.labels.get(*key).is_some_and(|found| found == value);
-        let of_running = self
-            .kept_away
-            .iter()
-            .find(is_here)
-            .map(|domain| apart(*domain, true));
-        affinity.chain(own).chain(of_running).collect()
+            .filter_map(|term| term.domain(node))
+            .filter(|domain| self.domains.apart.contains(domain))
+            .map(|domain| domain.anti_affinity(false));
+        let mut kept_away = self.domains.kept_away.iter();
+        let of_running = kept_away
+            .find(|domain| domain.has(node))
+            .map(|domain| domain.anti_affinity(true));
+        affinity.chain(apart).chain(of_running).collect()
+    }
+
+    /// Whether a Node is in a domain that a required term allows.
+    fn is_near(&self, term: &Term<'a>, node: &'a Node) -> bool {
+        // The first of several Pods that want to be near each other may run anywhere.
+        let is_first = self.domains.near.is_empty() && self.selects_itself;
+        let domain = term.domain(node);
+        domain.is_some_and(|domain| is_first || self.domains.near.contains_key(&domain))
     }
 
     pub(super) fn score(&self, node: &Node) -> i64 {
-        let here = self
-            .scores
-            .iter()
-            .filter(|((key, value), _)| node.labels.get(*key).is_some_and(|found| found == value));
-        here.fold(0, |sum: i64, (_, score)| sum.saturating_add(*score))
+        let scores = self.domains.scores.iter();
+        scores
+            .filter(|(domain, _)| domain.has(node))
+            .fold(0, |sum: i64, (_, score)| sum.saturating_add(*score))
     }
+}
+
+/// Whether a required anti-affinity of another Pod may select the new one, by labels of namespaces
+/// that are not known.
+fn may_keep_away(other: &Pod, pod: &Pod) -> bool {
+    Term::required(other, ANTI_AFFINITY)
+        .iter()
+        .any(|term| term.is_vague() && term.selects_labels(pod))
 }

@@ -110,7 +110,8 @@ pub(super) struct Pod {
 
 impl Pod {
     pub(super) fn of(pod: &Value) -> Self {
-        let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+        let metadata = &pod["metadata"];
+        let spec = &pod["spec"];
         let affinity = spec["affinity"].as_object().into_iter().flatten();
         let between: Map<String, Value> = affinity
             .filter(|(kind, _)| matches!(kind.as_str(), "podAffinity" | "podAntiAffinity"))
@@ -124,8 +125,8 @@ impl Pod {
             labels: labels(pod),
             terminating: metadata["deletionTimestamp"].is_string(),
             priority: spec["priority"].as_i64(),
-            requests: Amounts::of_pod(spec, false),
-            requests_non_zero: Amounts::of_pod(spec, true),
+            requests: Amounts::of_pod(spec),
+            requests_non_zero: Amounts::of_pod_non_zero(spec),
             affinity: if between.is_empty() {
                 Value::Null
             } else {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::amounts::{CPU, MEMORY};
-use super::reason::{Caveat, Exclusion, RequiredBy};
+use super::reason::{Caveat, Exclusion, RequiredBy, Skew};
 
 /// Without the node's name: `topology.kubernetes.io/zone is b, the Pod requires a`.
 impl fmt::Display for Exclusion {
@@ -33,71 +33,61 @@ impl fmt::Display for Exclusion {
                 requested,
                 free,
                 limit,
-            } => {
-                let [requested, free, limit] =
-                    [requested, free, limit].map(|one| amount(resource, *one));
-                write!(
-                    f,
-                    "{free} of {limit} {resource} is free, the Pod requests {requested}"
-                )
-            }
-            Self::TooManyPods { running, limit } => {
-                let pods = if *running == 1 {
-                    "Pod runs"
-                } else {
-                    "Pods run"
-                };
-                write!(f, "{running} {pods} there, and it takes {limit}")
-            }
-            Self::PodAffinity {
-                key,
-                domain: Some(domain),
-            } => {
-                write!(
-                    f,
-                    "no Pod runs at {key} {domain} that the Pod requires to be near"
-                )
-            }
-            Self::PodAffinity { key, domain: None } => {
-                write!(
-                    f,
-                    "the label {key} is missing, which the Pod's required Pod affinity names"
-                )
-            }
-            Self::PodAntiAffinity {
-                key,
-                domain,
-                of_running: true,
-            } => {
-                write!(
-                    f,
-                    "a Pod runs at {key} {domain} that must not be near this Pod"
-                )
-            }
-            Self::PodAntiAffinity {
-                key,
-                domain,
-                of_running: false,
-            } => {
-                write!(
-                    f,
-                    "a Pod runs at {key} {domain} that the Pod must not be near"
-                )
-            }
-            Self::TopologySpread {
-                key,
-                skew: Some(skew),
             } => write!(
                 f,
-                "with this Pod {key} {} would have {} Pods where another has {}, and maxSkew is {}",
-                skew.domain, skew.pods, skew.least, skew.max
+                "{} of {} {resource} is free, the Pod requests {}",
+                amount(resource, *free),
+                amount(resource, *limit),
+                amount(resource, *requested)
             ),
-            Self::TopologySpread { key, skew: None } => {
-                write!(
-                    f,
-                    "the label {key} is missing, which a topology spread constraint names"
-                )
+            Self::TooManyPods { running: 1, limit } => {
+                write!(f, "1 Pod runs there, and it takes {limit}")
             }
+            Self::TooManyPods { running, limit } => {
+                write!(f, "{running} Pods run there, and it takes {limit}")
+            }
+            Self::PodAffinity { key, domain } => f.write_str(&pod_affinity(key, domain.as_deref())),
+            Self::PodAntiAffinity {
+                key,
+                domain,
+                of_running,
+            } => {
+                let relation = if *of_running {
+                    "must not be near this Pod"
+                } else {
+                    "the Pod must not be near"
+                };
+                write!(f, "a Pod runs at {key} {domain} that {relation}")
+            }
+            Self::TopologySpread { key, skew } => f.write_str(&topology_spread(key, skew.as_ref())),
+        }
+    }
+}
+
+fn pod_affinity(key: &str, domain: Option<&str>) -> String {
+    match domain {
+        Some(domain) => {
+            format!("no Pod runs at {key} {domain} that the Pod requires to be near")
+        }
+        None => {
+            format!("the label {key} is missing, which the Pod's required Pod affinity names")
+        }
+    }
+}
+
+fn topology_spread(key: &str, skew: Option<&Skew>) -> String {
+    match skew {
+        Some(Skew {
+            domain,
+            pods,
+            least,
+            max,
+        }) => format!(
+            "with this Pod {key} {domain} would have {pods} Pods where another has {least}, and \
+             maxSkew is {max}"
+        ),
+        None => {
+            format!("the label {key} is missing, which a topology spread constraint names")
         }
     }
 }
@@ -172,32 +162,31 @@ impl fmt::Display for RequiredBy {
 /// In words that follow the Pod's name and a colon.
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let words = match self {
-            Self::OtherScheduler => "it names another scheduler, whose rules are not known here",
-            Self::Volumes => {
+        match self {
+            Self::OtherScheduler => {
+                f.write_str("it names another scheduler, whose rules are not known here")
+            }
+            Self::Volumes => f.write_str(
                 "where its volumes are is not simulated: a persistent volume may keep it on a node \
-                 or in a zone"
-            }
-            Self::Claim(claim) => {
-                return write!(
-                    f,
-                    "the volume of its claim {claim} is not known, or the claim is not bound"
-                );
-            }
-            Self::VolumeLimits => {
+                 or in a zone",
+            ),
+            Self::Claim(claim) => write!(
+                f,
+                "the volume of its claim {claim} is not known, or the claim is not bound"
+            ),
+            Self::VolumeLimits => f.write_str(
                 "how many volumes a node takes, and claims that are ReadWriteOncePod, are not \
-                 simulated"
-            }
-            Self::PodAffinityFields => {
+                 simulated",
+            ),
+            Self::PodAffinityFields => f.write_str(
                 "namespaceSelector, matchLabelKeys and mismatchLabelKeys of Pod affinity are not \
-                 simulated"
-            }
-            Self::Field(field) => return write!(f, "its {field} is not simulated"),
+                 simulated",
+            ),
+            Self::Field(field) => write!(f, "its {field} is not simulated"),
             Self::Preemption => {
-                "Pods of lower priority may be evicted for it, which is not simulated"
+                f.write_str("Pods of lower priority may be evicted for it, which is not simulated")
             }
-        };
-        f.write_str(words)
+        }
     }
 }
 

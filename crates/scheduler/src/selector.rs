@@ -1,6 +1,7 @@
 //! Requirements on labels: of Nodes, which a term of a node affinity makes, and of Pods, which a
 //! label selector makes.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -13,26 +14,24 @@ pub(super) type Labels = BTreeMap<String, String>;
 /// is never met.
 pub(super) fn meets(requirement: &Value, labels: &Labels) -> bool {
     let found = labels.get(text(&requirement["key"])).map(String::as_str);
-    let values = || list(&requirement["values"]).map(text);
-    let compare = |compare: fn(&i64, &i64) -> bool| {
-        let mut values = values();
-        let (Some(value), None, Some(found)) = (values.next(), values.next(), found) else {
-            return false;
-        };
-        let (Ok(found), Ok(value)) = (found.parse(), value.parse()) else {
-            return false;
-        };
-        compare(&found, &value)
-    };
+    let values: Vec<&str> = list(&requirement["values"]).map(text).collect();
     match text(&requirement["operator"]) {
-        "In" => values().any(|value| found == Some(value)),
-        "NotIn" => values().next().is_some() && values().all(|value| found != Some(value)),
-        "Exists" => found.is_some() && values().next().is_none(),
-        "DoesNotExist" => found.is_none() && values().next().is_none(),
-        "Gt" => compare(i64::gt),
-        "Lt" => compare(i64::lt),
+        "In" => found.is_some_and(|found| values.contains(&found)),
+        "NotIn" => !values.is_empty() && found.is_none_or(|found| !values.contains(&found)),
+        "Exists" => found.is_some() && values.is_empty(),
+        "DoesNotExist" => found.is_none() && values.is_empty(),
+        "Gt" => compare_to_one(found, &values) == Some(Ordering::Greater),
+        "Lt" => compare_to_one(found, &values) == Some(Ordering::Less),
         _ => false,
     }
+}
+
+/// How a label's value compares with the only value of a requirement. None if one of both is no
+/// number.
+fn compare_to_one(found: Option<&str>, values: &[&str]) -> Option<Ordering> {
+    let [value] = values else { return None };
+    let found: i64 = found?.parse().ok()?;
+    Some(found.cmp(&value.parse().ok()?))
 }
 
 #[derive(Clone)]
@@ -74,13 +73,13 @@ impl<'a> PodSelector<'a> {
         let Some(selector) = self.selector else {
             return false;
         };
-        let has = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
-        let wanted = selector["matchLabels"].as_object();
-        wanted
-            .into_iter()
-            .flatten()
-            .all(|(key, value)| has(key, text(value)))
+        let mut wanted = selector["matchLabels"].as_object().into_iter().flatten();
+        wanted.all(|(key, value)| has(labels, key, text(value)))
             && list(&selector["matchExpressions"]).all(|requirement| meets(requirement, labels))
-            && self.also.iter().all(|(key, value)| has(key, value))
+            && self.also.iter().all(|(key, value)| has(labels, key, value))
     }
+}
+
+fn has(labels: &Labels, key: &str, value: &str) -> bool {
+    labels.get(key).is_some_and(|found| found == value)
 }

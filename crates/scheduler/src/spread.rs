@@ -26,23 +26,22 @@ impl<'a> Constraint<'a> {
     fn of(new: &'a Candidate<'a>, when_unsatisfiable: &str) -> Vec<Self> {
         list(&new.spec["topologySpreadConstraints"])
             .filter(|constraint| text(&constraint["whenUnsatisfiable"]) == when_unsatisfiable)
-            .map(|constraint| {
-                let keys = list(&constraint["matchLabelKeys"]).map(text);
-                let labels = &new.pod.labels;
-                let also: Labels = keys
-                    .filter_map(|key| labels.get(key).map(|value| (key.to_owned(), value.clone())))
-                    .collect();
-                let min_domains = constraint["minDomains"].as_u64().unwrap_or(1);
-                Self {
-                    max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
-                    topology_key: text(&constraint["topologyKey"]),
-                    min_domains: usize::try_from(min_domains).unwrap_or(usize::MAX),
-                    honors_affinity: constraint["nodeAffinityPolicy"] != "Ignore",
-                    honors_taints: constraint["nodeTaintsPolicy"] == "Honor",
-                    selector: PodSelector::of(&constraint["labelSelector"]).and(also),
-                }
-            })
+            .map(|constraint| Self::read(constraint, &new.pod.labels))
             .collect()
+    }
+
+    fn read(constraint: &'a Value, labels: &Labels) -> Self {
+        let keys = list(&constraint["matchLabelKeys"]).map(text);
+        let also = keys.filter_map(|key| Some((key.to_owned(), labels.get(key)?.clone())));
+        let min_domains = constraint["minDomains"].as_u64().unwrap_or(1);
+        Self {
+            max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
+            topology_key: text(&constraint["topologyKey"]),
+            min_domains: usize::try_from(min_domains).unwrap_or(usize::MAX),
+            honors_affinity: constraint["nodeAffinityPolicy"] != "Ignore",
+            honors_taints: constraint["nodeTaintsPolicy"] == "Honor",
+            selector: PodSelector::of(&constraint["labelSelector"]).and(also.collect()),
+        }
     }
 
     /// What the scheduler does for Pods of a controller without constraints of their own.
@@ -87,8 +86,9 @@ fn has_all_keys(constraints: &[Constraint], node: &Node) -> bool {
         .all(|constraint| node.labels.contains_key(constraint.topology_key))
 }
 
+/// The constraints that exclude nodes.
 pub(super) struct Required<'a> {
-    constraints: Vec<(Constraint<'a>, BTreeMap<&'a str, i64>, bool)>,
+    constraints: Vec<CountedConstraint<'a>>,
 }
 
 impl<'a> Required<'a> {
@@ -103,57 +103,69 @@ impl<'a> Required<'a> {
             .iter()
             .filter(|node| has_all_keys(&constraints, node))
             .collect();
-        let counted = constraints.into_iter().map(|constraint| {
-            let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
-            for node in complete.iter().filter(|node| constraint.counts(new, node)) {
-                *domains
-                    .entry(&node.labels[constraint.topology_key])
-                    .or_default() += constraint.selected(new, node);
-            }
-            let selects_itself = constraint.selector.matches(&new.pod.labels);
-            (constraint, domains, selects_itself)
-        });
+        let counted = constraints
+            .into_iter()
+            .map(|constraint| CountedConstraint::of(constraint, new, &complete));
         Self {
             constraints: counted.collect(),
         }
     }
 
     pub(super) fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
-        let mut exclusions = Vec::new();
-        for (constraint, domains, selects_itself) in &self.constraints {
-            let key = constraint.topology_key;
-            let Some(domain) = node.labels.get(key) else {
-                exclusions.push(Exclusion::TopologySpread {
-                    key: key.to_owned(),
-                    skew: None,
-                });
-                continue;
-            };
-            let are_few = domains.len() < constraint.min_domains;
-            let Some(least) = (if are_few {
-                Some(&0)
-            } else {
-                domains.values().min()
-            }) else {
-                continue;
-            };
-            let pods = domains.get(domain.as_str()).copied().unwrap_or_default()
-                + i64::from(*selects_itself);
-            let max = constraint.max_skew;
-            if pods - least > max {
-                let skew = Some(Skew {
-                    domain: domain.clone(),
-                    pods,
-                    least: *least,
-                    max,
-                });
-                exclusions.push(Exclusion::TopologySpread {
-                    key: key.to_owned(),
-                    skew,
-                });
-            }
+        let constraints = self.constraints.iter();
+        constraints
+            .filter_map(|counted| counted.exclusion(node))
+            .collect()
+    }
+}
+
+/// A constraint, with the number of selected Pods in each domain.
+struct CountedConstraint<'a> {
+    constraint: Constraint<'a>,
+    pods_by_domain: BTreeMap<&'a str, i64>,
+    selects_itself: bool,
+}
+
+impl<'a> CountedConstraint<'a> {
+    fn of(constraint: Constraint<'a>, new: &Candidate, nodes: &[&'a Node]) -> Self {
+        let mut pods_by_domain: BTreeMap<&str, i64> = BTreeMap::new();
+        for node in nodes.iter().filter(|node| constraint.counts(new, node)) {
+            let domain = &node.labels[constraint.topology_key];
+            *pods_by_domain.entry(domain).or_default() += constraint.selected(new, node);
         }
-        exclusions
+        Self {
+            selects_itself: constraint.selector.matches(&new.pod.labels),
+            constraint,
+            pods_by_domain,
+        }
+    }
+
+    fn exclusion(&self, node: &Node) -> Option<Exclusion> {
+        let key = self.constraint.topology_key.to_owned();
+        let Some(domain) = node.labels.get(&key) else {
+            return Some(Exclusion::TopologySpread { key, skew: None });
+        };
+        let least = self.least()?;
+        let here = self.pods_by_domain.get(domain.as_str()).copied();
+        let pods = here.unwrap_or_default() + i64::from(self.selects_itself);
+        let max = self.constraint.max_skew;
+        (pods - least > max).then(|| Exclusion::TopologySpread {
+            key,
+            skew: Some(Skew {
+                domain: domain.clone(),
+                pods,
+                least,
+                max,
+            }),
+        })
+    }
+
+    /// The number of Pods in the domain with the fewest. None without domains.
+    fn least(&self) -> Option<i64> {
+        if self.pods_by_domain.len() < self.constraint.min_domains {
+            return Some(0);
+        }
+        self.pods_by_domain.values().min().copied()
     }
 }
 
@@ -165,10 +177,10 @@ pub(super) fn scores(
     nodes: &[Node],
     feasible: &[&Node],
 ) -> Vec<i64> {
-    let own = list(&new.spec["topologySpreadConstraints"])
+    let has_own = list(&new.spec["topologySpreadConstraints"])
         .next()
         .is_some();
-    let constraints = if own {
+    let constraints = if has_own {
         Constraint::of(new, "ScheduleAnyway")
     } else {
         selector.map(Constraint::defaults).unwrap_or_default()
@@ -176,82 +188,122 @@ pub(super) fn scores(
     if constraints.is_empty() {
         return vec![0; feasible.len()];
     }
-    let is_ignored = |node: &Node| own && !has_all_keys(&constraints, node);
-    let mut raw = vec![0.0; feasible.len()];
-    for constraint in &constraints {
-        add_scores(&mut raw, constraint, new, nodes, feasible, &is_ignored);
+    let preferred = Preferred {
+        new,
+        constraints,
+        needs_all_keys: has_own,
+    };
+    preferred.scores(nodes, feasible)
+}
+
+/// The constraints that only prefer nodes.
+struct Preferred<'a> {
+    new: &'a Candidate<'a>,
+    constraints: Vec<Constraint<'a>>,
+    /// Whether Nodes without the label of a constraint are ignored.
+    needs_all_keys: bool,
+}
+
+impl Preferred<'_> {
+    fn is_ignored(&self, node: &Node) -> bool {
+        self.needs_all_keys && !has_all_keys(&self.constraints, node)
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the scheduler computes with the same types"
-    )]
-    let raw = feasible
-        .iter()
-        .zip(raw)
-        .map(|(node, score)| (!is_ignored(node)).then_some(score.round() as i64));
-    normalized(&raw.collect::<Vec<_>>())
+
+    fn scores(&self, nodes: &[Node], feasible: &[&Node]) -> Vec<i64> {
+        let mut raw = vec![0.0; feasible.len()];
+        for constraint in &self.constraints {
+            self.add_scores(&mut raw, constraint, nodes, feasible);
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the scheduler computes with the same types"
+        )]
+        let rounded = feasible
+            .iter()
+            .zip(raw)
+            .map(|(node, score)| (!self.is_ignored(node)).then_some(score.round() as i64));
+        normalized(&rounded.collect::<Vec<_>>())
+    }
+
+    fn add_scores(
+        &self,
+        scores: &mut [f64],
+        constraint: &Constraint,
+        nodes: &[Node],
+        feasible: &[&Node],
+    ) {
+        let key = constraint.topology_key;
+        let pods_by_domain = self.count_pods(constraint, nodes, feasible);
+        let domains = if key == HOSTNAME {
+            let scored = feasible.iter().filter(|node| !self.is_ignored(node));
+            scored.count()
+        } else {
+            pods_by_domain.len()
+        };
+        let weight = ((domains + 2) as f64).ln();
+        for (score, node) in scores.iter_mut().zip(feasible) {
+            if self.is_ignored(node) || !node.labels.contains_key(key) {
+                continue;
+            }
+            let pods = if key == HOSTNAME {
+                constraint.selected(self.new, node)
+            } else {
+                let pods = pods_by_domain.get(domain_of(node, key));
+                pods.copied().unwrap_or_default()
+            };
+            *score += pods as f64 * weight + constraint.max_skew.saturating_sub(1) as f64;
+        }
+    }
+
+    /// The number of selected Pods in each domain that has a feasible Node. Nothing for host names,
+    /// since each Node is a domain.
+    fn count_pods<'n>(
+        &self,
+        constraint: &Constraint,
+        nodes: &[Node],
+        feasible: &[&'n Node],
+    ) -> BTreeMap<&'n str, i64> {
+        let key = constraint.topology_key;
+        if key == HOSTNAME {
+            return BTreeMap::new();
+        }
+        let scored = feasible.iter().filter(|node| !self.is_ignored(node));
+        let mut pods_by_domain: BTreeMap<&str, i64> =
+            scored.map(|node| (domain_of(node, key), 0)).collect();
+        for node in nodes {
+            if self.is_ignored(node) || !constraint.counts(self.new, node) {
+                continue;
+            }
+            if let Some(count) = pods_by_domain.get_mut(domain_of(node, key)) {
+                *count += constraint.selected(self.new, node);
+            }
+        }
+        pods_by_domain
+    }
 }
 
 /// A Node without the label is in a domain of its own, which has no Pods.
-fn value<'a>(key: &str, node: &'a Node) -> &'a str {
+fn domain_of<'a>(node: &'a Node, key: &str) -> &'a str {
     node.labels.get(key).map(String::as_str).unwrap_or_default()
-}
-
-fn add_scores(
-    scores: &mut [f64],
-    constraint: &Constraint,
-    new: &Candidate,
-    nodes: &[Node],
-    feasible: &[&Node],
-    is_ignored: &dyn Fn(&Node) -> bool,
-) {
-    let key = constraint.topology_key;
-    let scored = || feasible.iter().filter(|node| !is_ignored(node));
-    let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
-    let size = if key == HOSTNAME {
-        scored().count()
-    } else {
-        domains.extend(scored().map(|node| (value(key, node), 0)));
-        for node in nodes
-            .iter()
-            .filter(|node| !is_ignored(node) && constraint.counts(new, node))
-        {
-            if let Some(count) = domains.get_mut(value(key, node)) {
-                *count += constraint.selected(new, node);
-            }
-        }
-        domains.len()
-    };
-    let weight = ((size + 2) as f64).ln();
-    for (score, node) in scores.iter_mut().zip(feasible) {
-        if is_ignored(node) || !node.labels.contains_key(key) {
-            continue;
-        }
-        let count = if key == HOSTNAME {
-            constraint.selected(new, node)
-        } else {
-            domains.get(value(key, node)).copied().unwrap_or_default()
-        };
-        let added = count as f64 * weight + constraint.max_skew.saturating_sub(1) as f64;
-        *score += added;
-    }
 }
 
 /// The fewer Pods, the better. A Node that is ignored gets nothing.
 fn normalized(raw: &[Option<i64>]) -> Vec<i64> {
-    let (least, most) = (raw.iter().flatten().min(), raw.iter().flatten().max());
-    let (Some(&least), Some(&most)) = (least, most) else {
+    let known: Vec<i64> = raw.iter().flatten().copied().collect();
+    let Some(least) = known.iter().copied().min() else {
         return vec![0; raw.len()];
     };
-    let most = most.max(0);
-    let one = |score: &Option<i64>| match score {
-        None => 0,
-        Some(_) if most == 0 => BEST,
-        Some(score) => {
-            let share =
-                i128::from(BEST) * (i128::from(most) + i128::from(least) - i128::from(*score));
-            i64::try_from(share / i128::from(most)).unwrap_or_default()
-        }
-    };
-    raw.iter().map(one).collect()
+    let most = known.into_iter().max().unwrap_or_default().max(0);
+    raw.iter()
+        .map(|score| score.map_or(0, |score| share_of_best(score, least, most)))
+        .collect()
+}
+
+/// The best score for the fewest Pods, and less for each more.
+fn share_of_best(score: i64, least: i64, most: i64) -> i64 {
+    if most == 0 {
+        return BEST;
+    }
+    let share = i128::from(BEST) * (i128::from(most) + i128::from(least) - i128::from(score));
+    i64::try_from(share / i128::from(most)).unwrap_or_default()
 }

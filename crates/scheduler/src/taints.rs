@@ -30,15 +30,18 @@ pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
 }
 
 fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint> {
-    let keeps_out = |taint: &&Taint| match taint.effect.as_str() {
+    node.taints
+        .iter()
+        .filter(|taint| keeps_out(taint) && !tolerates(spec, taint))
+}
+
+/// Whether Pods that do not tolerate the taint are kept off the Node.
+fn keeps_out(taint: &Taint) -> bool {
+    match taint.effect.as_str() {
         NO_SCHEDULE => true,
         NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()),
         _ => false,
-    };
-    node.taints
-        .iter()
-        .filter(keeps_out)
-        .filter(|taint| !tolerates(spec, taint))
+    }
 }
 
 pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
@@ -64,19 +67,22 @@ fn tolerates(spec: &Value, taint: &Taint) -> bool {
 }
 
 fn tolerations<'a>(spec: &'a Value, taint: &Taint) -> impl Iterator<Item = &'a Value> {
-    list(&spec["tolerations"]).filter(|toleration| {
-        let matches_if_set = |field: &str, value: &str| {
-            let wanted = text(&toleration[field]);
-            wanted.is_empty() || wanted == value
-        };
-        matches_if_set("effect", &taint.effect)
-            && matches_if_set("key", &taint.key)
-            && match text(&toleration["operator"]) {
-                "" | "Equal" => text(&toleration["value"]) == taint.value,
-                "Exists" => true,
-                _ => false,
-            }
-    })
+    list(&spec["tolerations"]).filter(|toleration| is_toleration_of(toleration, taint))
+}
+
+fn is_toleration_of(toleration: &Value, taint: &Taint) -> bool {
+    let is_value_tolerated = match text(&toleration["operator"]) {
+        "" | "Equal" => text(&toleration["value"]) == taint.value,
+        "Exists" => true,
+        _ => false,
+    };
+    is_value_tolerated
+        && is_empty_or(text(&toleration["effect"]), &taint.effect)
+        && is_empty_or(text(&toleration["key"]), &taint.key)
+}
+
+fn is_empty_or(wanted: &str, value: &str) -> bool {
+    wanted.is_empty() || wanted == value
 }
 
 /// How many taints of the effect `PreferNoSchedule` the Pod does not tolerate.

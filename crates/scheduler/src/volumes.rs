@@ -13,11 +13,23 @@ pub(super) const CLAIM: &str = "persistentVolumeClaim";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Volumes {
-    /// The volume that a claim is bound to, by namespace and name; none if it is not bound.
-    claims: BTreeMap<(String, String), Option<String>>,
-    /// The node selector of each volume, null if any node can have it, and whether a CSI driver may
-    /// limit it.
-    volumes: BTreeMap<String, (Value, bool)>,
+    /// The volume that a claim is bound to; none if it is not bound.
+    claims: BTreeMap<ClaimName, Option<String>>,
+    volumes: BTreeMap<String, Volume>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ClaimName {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Volume {
+    /// Null if any node can have the volume.
+    node_selector: Value,
+    /// Whether a CSI driver may limit how many volumes a node takes.
+    is_limited: bool,
 }
 
 impl Volumes {
@@ -28,36 +40,47 @@ impl Volumes {
     }
 
     pub fn add(&mut self, object: &Value) {
-        let metadata = &object["metadata"];
-        let name = text(&metadata["name"]).to_owned();
         match text(&object["kind"]) {
-            "PersistentVolumeClaim" => {
-                let namespace = metadata["namespace"]
-                    .as_str()
-                    .unwrap_or("default")
-                    .to_owned();
-                let phase = text(&object["status"]["phase"]);
-                let volume = object["spec"]["volumeName"]
-                    .as_str()
-                    .filter(|name| !name.is_empty());
-                let bound = volume
-                    .filter(|_| matches!(phase, "" | "Bound"))
-                    .map(str::to_owned);
-                self.claims.insert((namespace, name), bound);
-            }
-            "PersistentVolume" => {
-                let required = &object["spec"]["nodeAffinity"]["required"];
-                // kube-scheduler keeps Pods in the zone of these labels.
-                let is_zonal = |key: &String| key.ends_with("/zone") || key.ends_with("/region");
-                let labels = metadata["labels"].as_object();
-                if !required.is_null() || !labels.is_some_and(|labels| labels.keys().any(is_zonal))
-                {
-                    self.volumes
-                        .insert(name, (required.clone(), object["spec"]["csi"].is_object()));
-                }
-            }
+            "PersistentVolumeClaim" => self.add_claim(object),
+            "PersistentVolume" => self.add_volume(object),
             _ => {}
         }
+    }
+
+    fn add_claim(&mut self, claim: &Value) {
+        let name = ClaimName {
+            namespace: namespace_of(claim),
+            name: text(&claim["metadata"]["name"]).to_owned(),
+        };
+        let is_bound = matches!(text(&claim["status"]["phase"]), "" | "Bound");
+        let volume = claim["spec"]["volumeName"]
+            .as_str()
+            .filter(|volume| is_bound && !volume.is_empty());
+        self.claims.insert(name, volume.map(str::to_owned));
+    }
+
+    fn add_volume(&mut self, volume: &Value) {
+        let node_selector = &volume["spec"]["nodeAffinity"]["required"];
+        // kube-scheduler keeps Pods in the zone of these labels, which is not simulated.
+        if node_selector.is_null() && has_zone_label(volume) {
+            return;
+        }
+        self.volumes.insert(
+            text(&volume["metadata"]["name"]).to_owned(),
+            Volume {
+                node_selector: node_selector.clone(),
+                is_limited: volume["spec"]["csi"].is_object(),
+            },
+        );
+    }
+
+    /// The volume that a claim is bound to; none if the claim is not bound or the volume unknown.
+    fn volume_of(&self, namespace: &str, claim: &str) -> Option<&Volume> {
+        let claim = ClaimName {
+            namespace: namespace.to_owned(),
+            name: claim.to_owned(),
+        };
+        self.volumes.get(self.claims.get(&claim)?.as_ref()?)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,9 +88,29 @@ impl Volumes {
     }
 }
 
+fn namespace_of(object: &Value) -> String {
+    let namespace = object["metadata"]["namespace"].as_str();
+    namespace.unwrap_or("default").to_owned()
+}
+
+fn has_zone_label(volume: &Value) -> bool {
+    let labels = volume["metadata"]["labels"].as_object();
+    labels
+        .into_iter()
+        .flat_map(|labels| labels.keys())
+        .any(|key| key.ends_with("/zone") || key.ends_with("/region"))
+}
+
+/// The volumes of a Pod.
 pub(super) struct PodVolumes<'a> {
-    bound: Vec<(&'a str, &'a (Value, bool))>,
+    bound: Vec<BoundClaim<'a>>,
     pub(super) caveats: Vec<Caveat>,
+}
+
+/// A claim of a Pod, with the volume that it is bound to.
+struct BoundClaim<'a> {
+    name: &'a str,
+    volume: &'a Volume,
 }
 
 impl<'a> PodVolumes<'a> {
@@ -77,30 +120,30 @@ impl<'a> PodVolumes<'a> {
             caveats: Vec::new(),
         };
         let Some(known) = known else { return volumes };
-        let namespace = pod["metadata"]["namespace"]
-            .as_str()
-            .unwrap_or("default")
-            .to_owned();
+        let namespace = namespace_of(pod);
         let claims =
             list(&pod["spec"]["volumes"]).filter_map(|volume| volume[CLAIM]["claimName"].as_str());
-        for claim in claims {
-            let volume = known.claims.get(&(namespace.clone(), claim.to_owned()));
-            match volume.and_then(|volume| known.volumes.get(volume.as_ref()?)) {
-                Some(volume) => volumes.bound.push((claim, volume)),
-                None => volumes.caveats.push(Caveat::Claim(claim.to_owned())),
+        for name in claims {
+            match known.volume_of(&namespace, name) {
+                Some(volume) => volumes.bound.push(BoundClaim { name, volume }),
+                None => volumes.caveats.push(Caveat::Claim(name.to_owned())),
             }
         }
-        let is_limited = volumes.bound.iter().any(|(_, (_, is_limited))| *is_limited);
-        volumes
-            .caveats
-            .extend(is_limited.then_some(Caveat::VolumeLimits));
+        if volumes.bound.iter().any(|claim| claim.volume.is_limited) {
+            volumes.caveats.push(Caveat::VolumeLimits);
+        }
         volumes
     }
 
     pub(super) fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
-        let of_one = |(claim, (required, _)): &(&str, &(Value, bool))| {
-            selector_exclusions(required, node, &RequiredBy::Claim((*claim).to_owned()))
-        };
-        self.bound.iter().flat_map(of_one).collect()
+        let bound = self.bound.iter();
+        bound.flat_map(|claim| claim.exclusions(node)).collect()
+    }
+}
+
+impl BoundClaim<'_> {
+    fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
+        let by = RequiredBy::Claim(self.name.to_owned());
+        selector_exclusions(&self.volume.node_selector, node, &by)
     }
 }

@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 use super::super::pod_affinity::PodAffinity;
 use super::super::read::{Candidate, Node, Pod};
 use super::super::resources::Images;
-use super::super::{node_affinity, normalized, resources, spread, stretched, taints};
+use super::super::scores::{normalized, stretched};
+use super::super::{node_affinity, resources, spread, taints};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 
 /// Parses and scores.
