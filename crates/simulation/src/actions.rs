@@ -12,7 +12,7 @@ use crate::cluster::recorder;
 use crate::finding::Finding;
 use crate::result::EventKind;
 use crate::scenario::Action;
-use crate::settle::settle;
+use crate::settle::{Scheduling, settle};
 
 /// Does what an action says, and lets the cluster react.
 ///
@@ -44,19 +44,19 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::CreateWorkload { workload } => workloads::create(cluster, workload)?,
         Action::EndGracePeriod {} => end_grace_period(cluster),
     }
-    settle(cluster, true);
+    settle(cluster, Scheduling::AllPending);
     Ok(())
 }
 
 /// Nodes that are missing have been gone for the grace period, and others are no longer new.
 fn end_grace_period(cluster: &mut Cluster) {
     cluster.minutes += 5;
-    cluster.end_news();
+    cluster.settle_nodes();
     recorder::end_grace_period(cluster);
     if cluster.with_pps {
         tell_kept(cluster);
     }
-    settle(cluster, true);
+    settle(cluster, Scheduling::AllPending);
     recorder::evict(cluster);
 }
 

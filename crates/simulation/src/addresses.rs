@@ -10,23 +10,36 @@ const RANGE: u32 = 0xfffe;
 
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    ranges: BTreeMap<String, (u32, u32)>,
+    by_node: BTreeMap<String, NodeRange>,
+}
+
+/// The range of one node: `10.<number>.0.0/16`.
+#[derive(Debug)]
+struct NodeRange {
+    number: u32,
+    /// The address that was assigned last.
+    last: u32,
+}
+
+impl NodeRange {
+    fn next(&mut self) -> String {
+        self.last = self.last % RANGE + 1;
+        let [range, high, low] = [self.number % 256, self.last / 256, self.last % 256];
+        format!("10.{range}.{high}.{low}")
+    }
 }
 
 impl Addresses {
     /// The next free address of a node's range. As with `host-local`, an address that was just
     /// given back is not the next one.
     pub(crate) fn assign(&mut self, node: &str, is_taken: impl Fn(&str) -> bool) -> String {
-        let count = u32::try_from(self.ranges.len()).unwrap_or(0);
-        let (range, assigned) = self.ranges.entry(node.to_owned()).or_insert((count + 1, 0));
+        let count = u32::try_from(self.by_node.len()).unwrap_or(0);
+        let range = self.by_node.entry(node.to_owned()).or_insert(NodeRange {
+            number: count + 1,
+            last: 0,
+        });
         for _ in 0..RANGE {
-            *assigned = *assigned % RANGE + 1;
-            let address = format!(
-                "10.{}.{}.{}",
-                *range % 256,
-                *assigned / 256,
-                *assigned % 256
-            );
+            let address = range.next();
             if !is_taken(&address) {
                 return address;
             }
@@ -67,12 +80,11 @@ const PLUGINS: [Plugin; 3] = [
 impl Plugin {
     /// The plugin whose annotations are among these.
     pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'static Self> {
-        let of = |key: &str| {
-            PLUGINS
-                .iter()
-                .position(|plugin| key.starts_with(plugin.prefix))
-        };
-        keys.filter_map(of).min().map(|index| &PLUGINS[index])
+        let indices = keys.filter_map(|key| {
+            let mut plugins = PLUGINS.iter();
+            plugins.position(|plugin| key.starts_with(plugin.prefix))
+        });
+        indices.min().map(|index| &PLUGINS[index])
     }
 
     /// The addresses that a Pod asks for. The error is the annotation's value, if the plugin cannot

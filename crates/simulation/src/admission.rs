@@ -8,7 +8,7 @@ use pps_core::pps::group_of;
 use pps_scheduler::fields::text;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Home};
+use crate::cluster::{Cluster, RecordedPlace};
 use crate::host::ClusterHost;
 use crate::result::Refusal;
 
@@ -16,7 +16,7 @@ use crate::result::Refusal;
 pub(crate) struct AdmittedPod {
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
-    pub(crate) recorded: Option<Home>,
+    pub(crate) recorded: Option<RecordedPlace>,
     /// The PPS from which the policy has injected something; none if it has changed nothing.
     pub(crate) injected: Option<String>,
 }
@@ -35,39 +35,20 @@ pub(crate) fn admit_pod(
     }
     let host = host(cluster);
     let decision = answer(cluster, &host, pod, None)?;
-    let governing = governing(cluster, owner, name);
-    let recorded =
-        governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
+    let governing = governing(cluster, owner, name).filter(|governing| governing.state.is_some());
     let mutated = match decision.verdict {
         Verdict::Mutate(object) => Some(object),
         _ => None,
     };
-    let injected = mutated
-        .as_ref()
-        .and(recorded.as_ref())
-        .map(|(name, ..)| name.clone());
-    let home = recorded.map(|(_, spec, state)| {
-        let (mut labels, mut annotations) = (
-            state.node_topology_labels.clone(),
-            state.annotations.clone(),
-        );
-        labels.retain(|key, _| spec.topology_keys().any(|named| named == key));
-        annotations.retain(|key, _| {
-            spec.persistent_pod_annotations
-                .iter()
-                .any(|one| one.key == *key)
-        });
-        Home {
-            state,
-            labels,
-            annotations,
-        }
-    });
     Ok(AdmittedPod {
+        injected: mutated
+            .as_ref()
+            .and(governing.as_ref())
+            .map(|governing| governing.name.clone()),
         object: mutated.unwrap_or_else(|| pod.clone()),
         warnings: decision.warnings,
-        recorded: home,
-        injected,
+        recorded: governing
+            .and_then(|governing| Some(RecordedPlace::of(governing.state?, &governing.spec))),
     })
 }
 

@@ -18,17 +18,26 @@ use crate::result::EventKind;
 pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
     let owner = controller(pod)?;
     let workload = cluster.workloads.get(text(&owner["name"]))?;
-    let is_same = |one: &Value, other: &Value| one == other || one.is_null() || other.is_null();
     let is_controlled = pod["metadata"]["namespace"] == cluster.namespace
         && workload.target.group() == group_of(text(&owner["apiVersion"]))
         && owner["kind"] == workload.target.kind
-        && is_same(&owner["uid"], &workload.object["metadata"]["uid"]);
+        && may_be_same(&owner["uid"], &workload.object["metadata"]["uid"]);
     is_controlled.then(|| workload.target.name.clone())
 }
 
-/// Lets workloads exist from the beginning with these Pods, each with the name of its workload. All
-/// count as updated.
-pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
+/// Whether two UIDs are the same, or one of both is not known.
+fn may_be_same(one: &Value, other: &Value) -> bool {
+    one == other || one.is_null() || other.is_null()
+}
+
+/// A Pod that runs from the beginning.
+pub(crate) struct AdoptedPod {
+    pub(crate) workload: String,
+    pub(crate) object: Arc<Value>,
+}
+
+/// Lets workloads exist from the beginning with these Pods. All count as updated.
+pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<AdoptedPod>) {
     let mut by_workload: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
     if cluster.is_live {
         by_workload.extend(
@@ -38,8 +47,8 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
                 .map(|name| (name.clone(), Vec::new())),
         );
     }
-    for (workload, pod) in pods {
-        by_workload.entry(workload).or_default().push(pod);
+    for AdoptedPod { workload, object } in pods {
+        by_workload.entry(workload).or_default().push(object);
     }
     for (workload, pods) in by_workload {
         let uid = uid_of(cluster, &workload, &pods).unwrap_or_else(|| cluster.new_uid());
@@ -56,6 +65,14 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
 /// that its states were recorded for.
 pub(crate) fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Option<String> {
     let workload = cluster.workloads.get(name)?;
+    let own = workload.object["metadata"]["uid"].as_str();
+    own.or_else(|| pods.iter().find_map(|pod| controller(pod)?["uid"].as_str()))
+        .or_else(|| recorded_uid(cluster, workload))
+        .map(str::to_owned)
+}
+
+/// The UID of the workload whose states the governing PPS has.
+fn recorded_uid<'a>(cluster: &'a Cluster, workload: &Workload) -> Option<&'a str> {
     let candidates = cluster.pps.iter().map(|(name, pps)| {
         let metadata = &pps.object["metadata"];
         let is_terminating = metadata["deletionTimestamp"].is_string();
@@ -70,11 +87,7 @@ pub(crate) fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Opti
             pps,
         )
     });
-    let given = workload.object["metadata"]["uid"].as_str();
-    let named = || pods.iter().find_map(|pod| controller(pod)?["uid"].as_str());
-    let recorded =
-        || governing(&workload.target, candidates)?.object["status"]["targetUID"].as_str();
-    given.or_else(named).or_else(recorded).map(str::to_owned)
+    governing(&workload.target, candidates)?.object["status"]["targetUID"].as_str()
 }
 
 fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {
@@ -83,7 +96,8 @@ fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {
         .as_str()
         .filter(|node| !node.is_empty())
         .map(str::to_owned);
-    let (ips, ready) = (read_pod_ips(&object["status"]), is_ready(&object));
+    let ips = read_pod_ips(&object["status"]);
+    let ready = is_ready(&object);
     let end = ending(cluster, &object, node.as_deref());
     let pod = Pod {
         workload: workload.to_owned(),

@@ -17,7 +17,7 @@ use pps_scheduler::fields::{list, text};
 use serde_json::Value;
 
 pub(crate) use self::others::Others;
-pub(crate) use self::pods::{Home, Pod, Pods};
+pub(crate) use self::pods::{Pod, Pods, RecordedPlace};
 use self::recorder::Sidecar;
 pub use self::workload::wanted;
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
@@ -46,12 +46,12 @@ pub(crate) struct Cluster {
     pub(crate) pods: Pods,
     /// Pods that no simulated workload controls.
     pub(crate) others: Others,
-    /// The nodes that exist as the scheduler has seen them last, by name.
-    pub(crate) sight: Vec<pps_scheduler::Node>,
+    /// The nodes that exist as the scheduler has read them last, by name.
+    pub(crate) scheduler_nodes: Vec<pps_scheduler::Node>,
+    /// How often the scheduler has read a node.
+    pub(crate) scheduler_revision: u64,
     /// Nodes that the scheduler has to read again.
-    unseen: BTreeSet<String>,
-    /// How often it has read one.
-    pub(crate) seen: u64,
+    stale_nodes: BTreeSet<String>,
     pub(crate) volumes: Volumes,
     pub(crate) budgets: Vec<Value>,
     pub(crate) pps: BTreeMap<String, Pps>,
@@ -125,8 +125,16 @@ impl Pps {
         edit::states(&self.object).unwrap_or_default()
     }
 
-    pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
-        list(&self.object["metadata"]["ownerReferences"]).filter_map(|owner| owner["uid"].as_str())
+    pub(crate) fn uid(&self) -> &str {
+        text(&self.object["metadata"]["uid"])
+    }
+
+    /// Whether all its owners have this UID, and it has one.
+    pub(crate) fn is_owned_only_by(&self, uid: &str) -> bool {
+        let mut owners = list(&self.object["metadata"]["ownerReferences"])
+            .filter_map(|owner| owner["uid"].as_str())
+            .peekable();
+        owners.peek().is_some() && owners.all(|owner| owner == uid)
     }
 }
 
@@ -142,6 +150,15 @@ impl Cluster {
             settings: scenario.settings.clone(),
             ..Self::default()
         }
+    }
+
+    /// Begins a step, in which a real scheduler placed Pods on these nodes.
+    pub(crate) fn begin_step(&mut self, observed: BTreeMap<String, String>) {
+        self.minutes += 1;
+        self.refusals.clear();
+        self.reported.clear();
+        self.kept.clear();
+        self.observed = observed;
     }
 
     pub(crate) fn tell(
@@ -217,19 +234,21 @@ impl Cluster {
 
     /// A node that is to be changed.
     pub(crate) fn node_mut(&mut self, name: &str) -> Option<&mut Node> {
-        self.unseen.insert(name.to_owned());
+        self.stale_nodes.insert(name.to_owned());
         self.nodes.get_mut(name)
     }
 
     /// Adds a node, or replaces a lost one.
     pub(crate) fn put_node(&mut self, name: &str, node: Node) {
-        self.unseen.insert(name.to_owned());
+        self.stale_nodes.insert(name.to_owned());
         self.nodes.insert(name.to_owned(), node);
     }
 
-    /// No node is new to the sidecar any more.
-    pub(crate) fn end_news(&mut self) {
-        self.nodes.values_mut().for_each(|node| node.is_new = false);
+    /// All nodes have all their labels now.
+    pub(crate) fn settle_nodes(&mut self) {
+        for node in self.nodes.values_mut() {
+            node.is_new = false;
+        }
     }
 
     /// All nodes, also lost ones.
@@ -253,18 +272,16 @@ impl Cluster {
         Some(pps_scheduler::Node::of(&node.object, own.chain(others)))
     }
 
-    /// Lets the scheduler see the nodes as they are now.
-    pub(crate) fn look(&mut self) {
-        for name in std::mem::take(&mut self.unseen) {
-            self.seen += 1;
+    /// Lets the scheduler read the nodes as they are now.
+    pub(crate) fn refresh_scheduler_nodes(&mut self) {
+        for name in std::mem::take(&mut self.stale_nodes) {
+            self.scheduler_revision += 1;
             let node = self.scheduler_node(&name, "");
-            match (
-                self.sight.binary_search_by(|seen| seen.name.cmp(&name)),
-                node,
-            ) {
-                (Ok(index), Some(node)) => self.sight[index] = node,
-                (Ok(index), None) => drop(self.sight.remove(index)),
-                (Err(index), Some(node)) => self.sight.insert(index, node),
+            let nodes = &mut self.scheduler_nodes;
+            match (nodes.binary_search_by(|known| known.name.cmp(&name)), node) {
+                (Ok(index), Some(node)) => nodes[index] = node,
+                (Ok(index), None) => drop(nodes.remove(index)),
+                (Err(index), Some(node)) => nodes.insert(index, node),
                 (Err(_), None) => {}
             }
         }
@@ -293,7 +310,7 @@ impl Cluster {
 
     pub(crate) fn bind_pod(&mut self, name: &str, node: &str) {
         self.pods.bind(name, node);
-        self.unseen.insert(node.to_owned());
+        self.stale_nodes.insert(node.to_owned());
     }
 
     pub(crate) fn run_pod(&mut self, name: &str, ips: Vec<String>, ready: bool) {
@@ -308,21 +325,21 @@ impl Cluster {
             return;
         };
         let Some(node) = pod.node() else { return };
-        self.unseen.insert(node.to_owned());
+        self.stale_nodes.insert(node.to_owned());
         if pod.is_ready() {
             self.last_nodes.insert(name.to_owned(), node.to_owned());
         }
     }
 
     pub(crate) fn add_other(&mut self, pod: Arc<Value>) {
-        self.unseen
+        self.stale_nodes
             .insert(text(&pod["spec"]["nodeName"]).to_owned());
         self.others.insert(pod, &self.namespace);
     }
 
     /// Removes those of the other Pods on a node for which this holds.
     pub(crate) fn remove_others(&mut self, node: &str, is_removed: impl Fn(&Value) -> bool) {
-        self.unseen.insert(node.to_owned());
+        self.stale_nodes.insert(node.to_owned());
         self.others.remove(node, &self.namespace, is_removed);
     }
 }

@@ -6,7 +6,7 @@ use pps_core::succession::ordinal;
 use pps_scheduler::fields::list;
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Pod, Pods, Workload};
+use crate::cluster::{Pods, Workload};
 use crate::result::Refusal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,29 +59,39 @@ pub(crate) fn decide(
 }
 
 fn scale_down(workload: &Workload, pods: &Pods, is_ordered: bool) -> Vec<Operation> {
-    let mut condemned: Vec<(Option<u64>, &String, &Pod)> = pods
+    let mut condemned: Vec<CondemnedPod> = pods
         .of(&workload.target.name)
         .filter(|(name, _)| !workload.wants(name))
-        .map(|(name, pod)| (ordinal(&workload.target.name, name), name, pod))
+        .map(|(name, pod)| CondemnedPod {
+            ordinal: ordinal(&workload.target.name, name),
+            name,
+            is_ready: pod.is_ready(),
+        })
         .collect();
-    condemned.sort_by_key(|(ordinal, name, _)| (*ordinal, *name));
+    condemned.sort();
     if is_ordered {
-        let first_unhealthy = condemned
-            .iter()
-            .find(|(_, _, pod)| !pod.is_ready())
-            .map(|(_, name, _)| *name);
+        let first_unhealthy = condemned.iter().find(|pod| !pod.is_ready);
+        let first_unhealthy = first_unhealthy.map(|pod| pod.name);
         condemned.drain(..condemned.len().saturating_sub(1));
         // It waits for an unhealthy Pod, unless that is the first one.
-        condemned.retain(|(_, name, pod)| pod.is_ready() || first_unhealthy == Some(*name));
+        condemned.retain(|pod| pod.is_ready || first_unhealthy == Some(pod.name));
     }
     condemned
         .iter()
         .rev()
-        .map(|(_, name, _)| Operation::Delete {
-            pod: (*name).clone(),
+        .map(|pod| Operation::Delete {
+            pod: pod.name.clone(),
             why: "is scaled down",
         })
         .collect()
+}
+
+/// A Pod that the workload no longer wants. The controller deletes those of higher order first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct CondemnedPod<'a> {
+    ordinal: Option<u64>,
+    name: &'a String,
+    is_ready: bool,
 }
 
 fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
@@ -106,23 +116,22 @@ fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
 }
 
 pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
-    let is_updated = |pod: &Pod| pod.is_ready() && pod.revision == workload.update_revision();
-    workload
-        .wanted
-        .iter()
-        .all(|name| pods.get(name).is_some_and(is_updated))
+    workload.wanted.iter().all(|name| {
+        let pod = pods.get(name);
+        pod.is_some_and(|pod| pod.is_ready() && pod.revision == workload.update_revision())
+    })
 }
 
 /// A Pod as the controller creates it: the template with the Pod's identity.
 pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision: usize) -> Value {
-    let (revision, template) = workload.revision(revision);
+    let revision = workload.revision(revision);
+    let template = revision.map_or(&Value::Null, |revision| &revision.template);
     let target = &workload.target;
-    let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let mut metadata = json!({
         "name": name,
         "generateName": format!("{}-", target.name),
         "namespace": namespace,
-        "labels": map(&template["metadata"]["labels"]),
+        "labels": map_of(&template["metadata"]["labels"]),
         "ownerReferences": [{
             "apiVersion": target.api_version,
             "kind": target.kind,
@@ -138,18 +147,25 @@ pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision
         }
     }
     let labels = &mut metadata["labels"];
-    labels["controller-revision-hash"] = revision.into();
+    labels["controller-revision-hash"] = revision
+        .map_or("", |revision| revision.name.as_str())
+        .into();
     labels["statefulset.kubernetes.io/pod-name"] = name.into();
     if let Some(index) = ordinal(&target.name, name) {
         labels["apps.kubernetes.io/pod-index"] = index.to_string().into();
     }
-    let mut spec = map(&template["spec"]);
+    let mut spec = map_of(&template["spec"]);
     spec.insert("hostname".into(), name.into());
     if let Some(service) = workload.object["spec"]["serviceName"].as_str() {
         spec.insert("subdomain".into(), service.into());
     }
     add_claims(workload, name, &mut spec);
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// The fields of an object; none if it is none.
+fn map_of(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
 }
 
 /// Adds the volumes of the workload's claims, each in place of one of the same name in the

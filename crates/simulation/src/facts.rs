@@ -1,15 +1,16 @@
 //! The objects of a cluster as facts of the recorder.
 
+use std::sync::Arc;
+
 use pps_core::addresses::read_pod_ips;
 use pps_core::packed::PackedClaim;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, Spec, TargetReference, forbids_recording};
 use pps_recorder::facts::{NodeFact, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps};
 use pps_recorder::generate::{FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL};
-use pps_scheduler::fields::text;
+use pps_scheduler::fields::{list, text};
 use serde::Deserialize;
 use serde_json::Value;
-use std::sync::Arc;
 
 use crate::cluster::Workload;
 use crate::cluster::budget::is_ready;
@@ -21,40 +22,51 @@ fn strings<K: for<'a> From<&'a str>>(map: &Value) -> impl Iterator<Item = (K, K)
 
 /// `owner` is the UID of the Pod's controller.
 pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
-    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
-    let annotation = |key: &str| metadata["annotations"][key].as_str();
-    let node = spec["nodeName"].as_str().filter(|node| !node.is_empty());
-    let injected = annotation(INJECTED_ANNOTATION);
-    // As the sidecar reads it. A simulated Pod has no phase before it runs.
-    let is_gated = spec["schedulingGates"]
-        .as_array()
-        .is_some_and(|gates| !gates.is_empty());
-    let is_pending = !is_gated && matches!(text(&pod["status"]["phase"]), "" | "Pending");
-    let pending = injected
-        .filter(|_| node.is_none() && is_pending)
-        .and_then(|pps| {
-            let required_affinity = RequiredAffinity::deserialize(&spec["affinity"]).ok()?;
-            let (uid, pps) = (text(&metadata["uid"]).to_owned(), pps.into());
-            let pending = PendingPod {
-                uid,
-                pps,
-                required_affinity,
-                ..PendingPod::default()
-            };
-            (!pending.required_affinity.exceeds_limits()).then(|| Box::new(pending))
-        });
+    let metadata = &pod["metadata"];
+    let annotations = &metadata["annotations"];
+    let record = annotations[RECORD_ANNOTATION].as_str();
     PodFact {
         owner: owner.map(Arc::from),
-        node: node.map(Arc::from),
+        node: node_of(pod).map(Arc::from),
         ready: is_ready(pod),
         ready_since: None,
         terminating: metadata["deletionTimestamp"].is_string(),
-        injected: injected.is_some(),
-        exempt: annotation(RECORD_ANNOTATION).is_some_and(forbids_recording),
-        annotations: strings(&metadata["annotations"]).collect(),
+        injected: annotations[INJECTED_ANNOTATION].is_string(),
+        exempt: record.is_some_and(forbids_recording),
+        annotations: strings(annotations).collect(),
         ips: read_pod_ips(&pod["status"]),
-        pending,
+        pending: pending_pod(pod).map(Box::new),
     }
+}
+
+fn node_of(pod: &Value) -> Option<&str> {
+    let node = pod["spec"]["nodeName"].as_str();
+    node.filter(|node| !node.is_empty())
+}
+
+/// A Pod that waits for its recorded place, as the sidecar reads it.
+fn pending_pod(pod: &Value) -> Option<PendingPod> {
+    let metadata = &pod["metadata"];
+    let pps = metadata["annotations"][INJECTED_ANNOTATION].as_str()?;
+    // A simulated Pod has no phase before it runs.
+    let is_pending = matches!(text(&pod["status"]["phase"]), "" | "Pending");
+    if !is_pending || is_gated(pod) || node_of(pod).is_some() {
+        return None;
+    }
+    let required_affinity = RequiredAffinity::deserialize(&pod["spec"]["affinity"]).ok()?;
+    if required_affinity.exceeds_limits() {
+        return None;
+    }
+    Some(PendingPod {
+        uid: text(&metadata["uid"]).to_owned(),
+        pps: pps.into(),
+        required_affinity,
+        ..PendingPod::default()
+    })
+}
+
+fn is_gated(pod: &Value) -> bool {
+    list(&pod["spec"]["schedulingGates"]).next().is_some()
 }
 
 pub(crate) fn of_node(node: &Value) -> NodeFact {

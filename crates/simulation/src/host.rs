@@ -1,6 +1,7 @@
 //! Answers the host calls of the policy from a list of objects, with PolicyServer's error texts.
 
 use pps_admission::Host;
+use pps_scheduler::fields::text;
 use serde_json::{Map, Value};
 
 /// Answers a call `get_resource`. A host that knows no field masks ignores them.
@@ -13,9 +14,9 @@ pub fn get_resource<'a>(
     request: &Value,
     ignores_masks: bool,
 ) -> Result<String, String> {
-    let (namespace, name) = (&request["namespace"], &request["name"]);
     let found = objects.into_iter().find(|object| {
-        object["metadata"]["namespace"] == *namespace && object["metadata"]["name"] == *name
+        let metadata = &object["metadata"];
+        metadata["namespace"] == request["namespace"] && metadata["name"] == request["name"]
     });
     match found {
         Some(object) if ignores_masks => Ok(object.to_string()),
@@ -67,13 +68,13 @@ fn prune(value: &Value, masks: &[&[&str]]) -> Value {
 }
 
 fn not_found(request: &Value) -> String {
-    let text = |field: &str| request[field].as_str().unwrap_or_default();
+    let api_version = text(&request["api_version"]);
+    let name = text(&request["name"]);
+    let namespace = Some(text(&request["namespace"]));
     format!(
-        "Callback evaluation failure: Cannot find {}/PersistentPodState named '{}' inside of \
-         namespace '{:?}'\n\nStack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg",
-        text("api_version"),
-        text("name"),
-        Some(text("namespace"))
+        "Callback evaluation failure: Cannot find {api_version}/PersistentPodState named '{name}' \
+         inside of namespace '{namespace:?}'\n\nStack backtrace:\n   0: anyhow::error::<impl \
+         anyhow::Error>::msg"
     )
 }
 

@@ -10,10 +10,10 @@ use pps_scheduler::fields::text;
 use serde_json::Value;
 
 use crate::admission::admit_pps;
-use crate::adopt::{adopt, controller_of};
+use crate::adopt::{AdoptedPod, adopt, controller_of};
 use crate::cluster::{Cluster, Node, Pps, Workload, replicas};
 use crate::finding::Finding;
-use crate::read::{Document, Parsed, expand, namespace_of, parse, parse_pod};
+use crate::read::{Document, Parsed, ParsedObject, expand, namespace_of, parse, parse_pod};
 use crate::result::{Problem, Refusal, Severity, Source};
 
 /// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is
@@ -27,38 +27,9 @@ pub(crate) fn load(
     if cluster.namespace.is_empty() {
         cluster.namespace = namespace_of(&documents);
     }
-    let mut problems = Vec::new();
-    let mut report = |document: &Document<'_>, findings: Vec<Finding>| {
-        problems.extend(findings.into_iter().map(|finding| {
-            Problem {
-                source: Source::Objects {
-                    object: Some(document.index),
-                },
-                field: finding
-                    .field
-                    .map(|field| format!("{}{field}", document.prefix)),
-                severity: finding.severity,
-                message: finding.message,
-            }
-        }));
-    };
-    let mut pods = Vec::new();
-    let mut limits = BTreeSet::new();
+    let mut loader = Loader::default();
     for document in documents {
-        let (parsed, mut findings) = parse(document.object, cluster);
-        match parsed {
-            Some(Parsed::Pod(pod)) => pods.push((document.clone(), pod)),
-            Some(parsed) => {
-                // A limit is the same for all objects that are beyond it.
-                let mut added = add(cluster, parsed);
-                added.retain(|finding| {
-                    finding.field.is_some() || limits.insert(finding.message.clone())
-                });
-                findings.extend(added);
-            }
-            None => {}
-        }
-        report(&document, findings);
+        loader.load(cluster, document);
     }
     for (index, object) in shared.iter().enumerate() {
         let document = Document {
@@ -66,27 +37,84 @@ pub(crate) fn load(
             prefix: String::new(),
             object,
         };
-        let (parsed, findings) = parse_pod(object, cluster);
-        report(&document, findings);
-        if let Some(Parsed::Pod(pod)) = parsed {
-            pods.push((document, pod));
+        loader.load_pod(cluster, document, object);
+    }
+    loader.place_pods(cluster)
+}
+
+#[derive(Default)]
+struct Loader<'a> {
+    problems: Vec<Problem>,
+    /// Pods are placed last: only then all workloads are known.
+    pods: Vec<LoadedPod<'a>>,
+    /// The limits that objects were beyond. A limit is the same for all of them.
+    exceeded_limits: BTreeSet<String>,
+}
+
+struct LoadedPod<'a> {
+    document: Document<'a>,
+    object: Arc<Value>,
+}
+
+impl<'a> Loader<'a> {
+    fn load(&mut self, cluster: &mut Cluster, document: Document<'a>) {
+        let ParsedObject { parsed, findings } = parse(document.object, cluster);
+        self.report(&document, findings);
+        match parsed {
+            Some(Parsed::Pod(object)) => self.pods.push(LoadedPod { document, object }),
+            Some(parsed) => {
+                let mut added = add(cluster, parsed);
+                added.retain(|finding| {
+                    finding.field.is_some() || self.exceeded_limits.insert(finding.message.clone())
+                });
+                self.report(&document, added);
+            }
+            None => {}
         }
     }
-    // A Pod belongs to a workload, or only takes room.
-    let mut adopted = Vec::new();
-    for (document, pod) in pods {
-        if let Some(workload) = controller_of(cluster, &pod) {
-            adopted.push((workload, pod));
-        } else if cluster.is_live || !text(&pod["spec"]["nodeName"]).is_empty() {
-            cluster.add_other(pod);
-        } else {
-            let message = "this Pod is ignored: it has no spec.nodeName, and only a Pod that is \
-                           bound to a node takes room";
-            report(&document, Finding::warning("spec.nodeName", message).into());
+
+    fn load_pod(&mut self, cluster: &Cluster, document: Document<'a>, pod: &Arc<Value>) {
+        let ParsedObject { parsed, findings } = parse_pod(pod, cluster);
+        self.report(&document, findings);
+        if let Some(Parsed::Pod(object)) = parsed {
+            self.pods.push(LoadedPod { document, object });
         }
     }
-    adopt(cluster, adopted);
-    problems
+
+    /// A Pod belongs to a workload, or only takes room.
+    fn place_pods(mut self, cluster: &mut Cluster) -> Vec<Problem> {
+        let mut adopted = Vec::new();
+        for LoadedPod { document, object } in std::mem::take(&mut self.pods) {
+            if let Some(workload) = controller_of(cluster, &object) {
+                adopted.push(AdoptedPod { workload, object });
+            } else if cluster.is_live || !text(&object["spec"]["nodeName"]).is_empty() {
+                cluster.add_other(object);
+            } else {
+                let message = "this Pod is ignored: it has no spec.nodeName, and only a Pod that \
+                               is bound to a node takes room";
+                let finding = Finding::warning("spec.nodeName", message);
+                self.report(&document, finding.into());
+            }
+        }
+        adopt(cluster, adopted);
+        self.problems
+    }
+
+    fn report(&mut self, document: &Document<'_>, findings: Vec<Finding>) {
+        let source = Source::Objects {
+            object: Some(document.index),
+        };
+        self.problems.extend(findings.into_iter().map(|finding| {
+            Problem {
+                source,
+                field: finding
+                    .field
+                    .map(|field| format!("{}{field}", document.prefix)),
+                severity: finding.severity,
+                message: finding.message,
+            }
+        }));
+    }
 }
 
 pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {

@@ -1,6 +1,7 @@
 //! Reads the objects that users write: which are simulated, and what is wrong with them.
 
 mod check;
+mod stateful_set;
 
 use std::sync::Arc;
 
@@ -25,6 +26,34 @@ pub(crate) enum Parsed {
     /// A claim of a volume, or a volume.
     Volume(Value),
     Budget(Value),
+}
+
+/// What was read of an object.
+#[derive(Debug)]
+pub(crate) struct ParsedObject {
+    /// None if the object is not simulated; the findings say why.
+    pub(crate) parsed: Option<Parsed>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl ParsedObject {
+    /// An object with a finding that is no warning is not simulated.
+    fn checked(parsed: Parsed, findings: Vec<Finding>) -> Self {
+        let is_usable = findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Warning);
+        Self {
+            parsed: is_usable.then_some(parsed),
+            findings,
+        }
+    }
+
+    fn not_simulated(findings: Vec<Finding>) -> Self {
+        Self {
+            parsed: None,
+            findings,
+        }
+    }
 }
 
 /// An object, with the index of its document and its place in a list: `items[3].`.
@@ -79,13 +108,13 @@ pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
         .to_owned()
 }
 
-/// Reads an object. Nothing is returned if it is not simulated; the findings say why.
-pub(crate) fn parse(object: &Value, cluster: &Cluster) -> (Option<Parsed>, Vec<Finding>) {
+pub(crate) fn parse(object: &Value, cluster: &Cluster) -> ParsedObject {
     let namespace = &cluster.namespace;
-    let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let api_version = text(&object["apiVersion"]);
+    let kind = text(&object["kind"]);
     if !object.is_object() || kind.is_empty() || api_version.is_empty() {
         let message = "this is not a Kubernetes object: add apiVersion, kind and metadata.name";
-        return (None, Finding::of_all(message).into());
+        return ParsedObject::not_simulated(Finding::of_all(message).into());
     }
     let mut findings = Vec::new();
     let found = &mut findings;
@@ -96,7 +125,7 @@ pub(crate) fn parse(object: &Value, cluster: &Cluster) -> (Option<Parsed>, Vec<F
             Parsed::Node(with_host_name(object))
         }
         ("apps" | GROUP, "StatefulSet") => {
-            check::stateful_set(object, found);
+            stateful_set::check(object, found);
             Parsed::Workload(in_namespace(object, namespace, found))
         }
         (GROUP, KIND) => {
@@ -116,18 +145,16 @@ pub(crate) fn parse(object: &Value, cluster: &Cluster) -> (Option<Parsed>, Vec<F
         ("policy", "PodDisruptionBudget") => {
             if keeps_namespace(object, cluster) && object["metadata"]["namespace"] != *namespace {
                 // It protects none of the Pods that are simulated.
-                return (None, Vec::new());
+                return ParsedObject::not_simulated(Vec::new());
             }
             Parsed::Budget(in_namespace(object, namespace, found))
         }
         _ => {
-            return (
-                None,
-                Finding::warning("kind", not_simulated(api_version, kind)).into(),
-            );
+            let finding = Finding::warning("kind", not_simulated(api_version, kind));
+            return ParsedObject::not_simulated(finding.into());
         }
     };
-    (is_usable(&findings).then_some(parsed), findings)
+    ParsedObject::checked(parsed, findings)
 }
 
 fn not_simulated(api_version: &str, kind: &str) -> String {
@@ -144,14 +171,8 @@ fn not_simulated(api_version: &str, kind: &str) -> String {
     )
 }
 
-fn is_usable(findings: &[Finding]) -> bool {
-    findings
-        .iter()
-        .all(|finding| finding.severity == Severity::Warning)
-}
-
 /// Reads a Pod. One of a live cluster is shared, and need not say its kind.
-pub(crate) fn parse_pod(pod: &Arc<Value>, cluster: &Cluster) -> (Option<Parsed>, Vec<Finding>) {
+pub(crate) fn parse_pod(pod: &Arc<Value>, cluster: &Cluster) -> ParsedObject {
     let mut findings = Vec::new();
     check::metadata(pod, &mut findings);
     check::maps(pod, &["spec", "status"], &mut findings);
@@ -160,7 +181,7 @@ pub(crate) fn parse_pod(pod: &Arc<Value>, cluster: &Cluster) -> (Option<Parsed>,
     } else {
         in_namespace(pod, &cluster.namespace, &mut findings).into()
     };
-    (is_usable(&findings).then_some(Parsed::Pod(pod)), findings)
+    ParsedObject::checked(Parsed::Pod(pod), findings)
 }
 
 /// Objects of a live cluster may have another namespace than the workloads.

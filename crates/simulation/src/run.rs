@@ -33,65 +33,105 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
             steps: Vec::new(),
         };
     }
-    let mut cluster = Cluster::new(scenario, *limits);
-    let mut problems = check_settings(scenario);
-    problems.extend(load(&mut cluster, &scenario.objects, pods));
-    if limits.keeps_all {
-        // Pods that run already are recorded before the first action.
-        recorder::react(&mut cluster);
-    }
-    let view = |cluster: &Cluster, is_last: bool| {
-        if is_last || limits.keeps_all {
-            view(cluster, is_last)
-        } else {
-            World::default()
-        }
-    };
-    let mut steps = vec![Step {
-        action: None,
-        events: std::mem::take(&mut cluster.events),
-        world: view(&cluster, scenario.actions.is_empty()),
-    }];
-    let mut size = 0_usize;
+    let mut replay = Replay::begin(scenario, pods, *limits);
     for (index, action) in scenario.actions.iter().enumerate() {
-        cluster.minutes += 1;
-        cluster.refusals.clear();
-        cluster.reported.clear();
-        cluster.kept.clear();
-        cluster.observed = scenario.observed.get(index).cloned().unwrap_or_default();
-        let findings = apply(&mut cluster, action).err().unwrap_or_default();
-        let source = Source::Action { index };
-        problems.extend(findings.into_iter().map(|finding| problem(source, finding)));
-        let is_last = index + 1 == scenario.actions.len();
-        let events = std::mem::take(&mut cluster.events);
-        let mut step = Step {
-            action: Some(action.clone()),
-            events,
-            world: view(&cluster, is_last),
-        };
-        if !is_last && limits.keeps_all {
-            size = size.saturating_add(serde_json::to_vec(&step).map_or(0, |json| json.len()));
-        }
-        let is_too_large =
-            cluster.created_pods >= limits.created_pods || size > limits.result_bytes;
-        if is_too_large {
-            let message = format!(
-                "the scenario ends here: its actions create at most {} Pods, and its steps have \
-                 at most {} MiB",
-                limits.created_pods,
-                limits.result_bytes >> 20
-            );
-            problems.push(problem(source, Finding::of_all(message)));
-            step.world = view(&cluster, true);
-        }
-        steps.push(step);
-        if is_too_large {
+        replay.step(index, action);
+        if replay.exceeds_limits() {
+            replay.end_after(index);
             break;
         }
     }
     RunResult {
-        problems: shorten_problems(problems),
-        steps,
+        problems: shorten_problems(replay.problems),
+        steps: replay.steps,
+    }
+}
+
+/// A scenario while it is replayed.
+struct Replay<'a> {
+    scenario: &'a Scenario,
+    cluster: Cluster,
+    problems: Vec<Problem>,
+    steps: Vec<Step>,
+    /// Bytes of the steps in JSON.
+    size: usize,
+}
+
+impl<'a> Replay<'a> {
+    fn begin(scenario: &'a Scenario, pods: &[Arc<Value>], limits: Limits) -> Self {
+        let mut cluster = Cluster::new(scenario, limits);
+        let mut problems = check_settings(scenario);
+        problems.extend(load(&mut cluster, &scenario.objects, pods));
+        if limits.keeps_all {
+            // Pods that run already are recorded before the first action.
+            recorder::react(&mut cluster);
+        }
+        let events = std::mem::take(&mut cluster.events);
+        let mut replay = Self {
+            scenario,
+            cluster,
+            problems,
+            steps: Vec::new(),
+            size: 0,
+        };
+        replay.steps.push(Step {
+            action: None,
+            events,
+            world: replay.world(scenario.actions.is_empty()),
+        });
+        replay
+    }
+
+    fn step(&mut self, index: usize, action: &Action) {
+        let observed = self.scenario.observed.get(index);
+        self.cluster
+            .begin_step(observed.cloned().unwrap_or_default());
+        let findings = apply(&mut self.cluster, action).err().unwrap_or_default();
+        let source = Source::Action { index };
+        let problems = findings.into_iter().map(|finding| problem(source, finding));
+        self.problems.extend(problems);
+        let is_last = index + 1 == self.scenario.actions.len();
+        let step = Step {
+            action: Some(action.clone()),
+            events: std::mem::take(&mut self.cluster.events),
+            world: self.world(is_last),
+        };
+        if !is_last && self.cluster.limits.keeps_all {
+            let size = serde_json::to_vec(&step).map_or(0, |json| json.len());
+            self.size = self.size.saturating_add(size);
+        }
+        self.steps.push(step);
+    }
+
+    fn world(&self, is_last: bool) -> World {
+        if is_last || self.cluster.limits.keeps_all {
+            view(&self.cluster, is_last)
+        } else {
+            World::default()
+        }
+    }
+
+    fn exceeds_limits(&self) -> bool {
+        let limits = &self.cluster.limits;
+        self.cluster.created_pods >= limits.created_pods || self.size > limits.result_bytes
+    }
+
+    /// Makes the step of this action the last one.
+    fn end_after(&mut self, index: usize) {
+        let limits = &self.cluster.limits;
+        let message = format!(
+            "the scenario ends here: its actions create at most {} Pods, and its steps have at \
+             most {} MiB",
+            limits.created_pods,
+            limits.result_bytes >> 20
+        );
+        let finding = Finding::of_all(message);
+        self.problems
+            .push(problem(Source::Action { index }, finding));
+        let world = self.world(true);
+        if let Some(last) = self.steps.last_mut() {
+            last.world = world;
+        }
     }
 }
 
@@ -143,32 +183,37 @@ fn check_settings(scenario: &Scenario) -> Vec<Problem> {
 
 /// What makes a scenario too large.
 fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Option<Problem> {
-    let objects = scenario
-        .objects
-        .iter()
-        .chain(pods.iter().map(Arc::as_ref))
-        .enumerate();
-    let objects = objects.map(|(index, object)| {
-        (
-            Source::Objects {
-                object: Some(index),
-            },
-            object,
-        )
+    check_bytes(scenario, pods, limits).or_else(|| check_counts(scenario, pods, limits))
+}
+
+/// A part of a scenario that a user writes in JSON.
+struct Part<'a> {
+    source: Source,
+    value: &'a Value,
+}
+
+fn check_bytes(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Option<Problem> {
+    let objects = scenario.objects.iter().chain(pods.iter().map(Arc::as_ref));
+    let objects = objects.enumerate().map(|(index, value)| Part {
+        source: Source::Objects {
+            object: Some(index),
+        },
+        value,
     });
-    let actions = scenario
-        .actions
-        .iter()
-        .enumerate()
-        .filter_map(|(index, action)| match action {
-            Action::ChangeSpec { object } => Some((Source::Action { index }, object)),
-            _ => None,
-        });
+    let settings = Part {
+        source: Source::Settings,
+        value: &scenario.settings,
+    };
+    let actions = scenario.actions.iter().enumerate();
+    let actions = actions.filter_map(|(index, action)| match action {
+        Action::ChangeSpec { object } => Some(Part {
+            source: Source::Action { index },
+            value: object,
+        }),
+        _ => None,
+    });
     let mut rest = limits.bytes;
-    for (source, value) in objects
-        .chain([(Source::Settings, &scenario.settings)])
-        .chain(actions)
-    {
+    for Part { source, value } in objects.chain([settings]).chain(actions) {
         let Some(size) = measure(value, rest) else {
             let message = format!(
                 "the scenario is too large: use less than {} KiB of JSON in all, with at most \
@@ -179,28 +224,26 @@ fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Opti
         };
         rest -= size;
     }
+    None
+}
+
+fn check_counts(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Option<Problem> {
     let objects = expand(&scenario.objects).len() + pods.len();
-    let counts = [
-        (
-            Source::Objects { object: None },
-            "objects",
-            objects,
-            limits.objects,
-        ),
-        (
-            Source::Action {
-                index: limits.actions,
-            },
-            "actions",
-            scenario.actions.len(),
-            limits.actions,
-        ),
-    ];
-    let (source, what, count, most) = counts
-        .into_iter()
-        .find(|(_, _, count, most)| count > most)?;
-    Some(problem(
-        source,
-        Finding::of_all(format!("there are {count} {what}: use at most {most}")),
-    ))
+    let actions = scenario.actions.len();
+    if objects > limits.objects {
+        let source = Source::Objects { object: None };
+        Some(too_many(source, "objects", objects, limits.objects))
+    } else if actions > limits.actions {
+        let source = Source::Action {
+            index: limits.actions,
+        };
+        Some(too_many(source, "actions", actions, limits.actions))
+    } else {
+        None
+    }
+}
+
+fn too_many(source: Source, what: &str, count: usize, most: usize) -> Problem {
+    let message = format!("there are {count} {what}: use at most {most}");
+    problem(source, Finding::of_all(message))
 }

@@ -1,24 +1,26 @@
 //! Lets the parts of the cluster react to each other until nothing changes.
 
-use crate::admission::admit_pod;
+use crate::admission::{AdmittedPod, admit_pod};
 use crate::cluster::recorder;
 use crate::cluster::{Cluster, Pod};
 use crate::controller::{self, Operation, decide, new_pod};
 use crate::result::{EventKind, Refusal};
 use crate::start;
+pub(crate) use crate::start::Scheduling;
 
 /// How often the parts react at most, for each Pod that may be created. Each round but the last
 /// creates, deletes, starts or records a Pod.
 const ROUNDS_PER_POD: usize = 4;
 
-/// Lets everything happen that follows from what is marked as changed. To try Pods again for which
-/// no node was found before (`also_waiting`) takes long.
-pub(crate) fn settle(cluster: &mut Cluster, also_waiting: bool) {
+/// Lets everything happen that follows from what is marked as changed.
+pub(crate) fn settle(cluster: &mut Cluster, scheduling: Scheduling) {
     for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
         let mut has_changed = recorder::react(cluster);
         has_changed |= control(cluster);
-        has_changed |= start::start_pods(cluster, false);
-        has_changed = has_changed || also_waiting && start::start_pods(cluster, true);
+        has_changed |= start::start_pods(cluster, Scheduling::NewPods);
+        if !has_changed && scheduling == Scheduling::AllPending {
+            has_changed = start::start_pods(cluster, scheduling);
+        }
         if !has_changed && !is_dirty(cluster) {
             break;
         }
@@ -88,28 +90,11 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         admit_pod(cluster, name, &before, &controller.target)
     };
     cluster.created_pods += 1;
-    let object = format!("Pod/{name}");
     let admitted = match admitted {
         Ok(admitted) => admitted,
-        Err(refusal) => {
-            let text = format!(
-                "cannot be created ({}): {}. StatefulSet {workload} reports FailedCreate and \
-                 tries again",
-                refusal.code, refusal.message
-            );
-            cluster.tell(EventKind::Refused, object, text);
-            cluster.refusals.insert(name.to_owned(), refusal);
-            return;
-        }
+        Err(refusal) => return refuse(cluster, workload, name, refusal),
     };
-    if let Some(pps) = &admitted.injected {
-        let text =
-            format!("gets what PersistentPodState {pps} has recorded, injected by the policy");
-        cluster.tell(EventKind::Injected, object.clone(), text);
-    }
-    for warning in &admitted.warnings {
-        cluster.tell(EventKind::Warning, object.clone(), warning.clone());
-    }
+    tell_admitted(cluster, name, &admitted);
     let mut object = admitted.object.clone();
     object["metadata"]["uid"] = cluster.new_uid().into();
     let pod = Pod {
@@ -124,4 +109,26 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         ..Pod::default()
     };
     cluster.add_pod(name, pod);
+}
+
+fn refuse(cluster: &mut Cluster, workload: &str, pod: &str, refusal: Refusal) {
+    let text = format!(
+        "cannot be created ({}): {}. StatefulSet {workload} reports FailedCreate and tries again",
+        refusal.code, refusal.message
+    );
+    cluster.tell(EventKind::Refused, format!("Pod/{pod}"), text);
+    cluster.refusals.insert(pod.to_owned(), refusal);
+}
+
+/// Says what the policy has done with a new Pod.
+fn tell_admitted(cluster: &mut Cluster, pod: &str, admitted: &AdmittedPod) {
+    let object = format!("Pod/{pod}");
+    if let Some(pps) = &admitted.injected {
+        let text =
+            format!("gets what PersistentPodState {pps} has recorded, injected by the policy");
+        cluster.tell(EventKind::Injected, object.clone(), text);
+    }
+    for warning in &admitted.warnings {
+        cluster.tell(EventKind::Warning, object.clone(), warning.clone());
+    }
 }

@@ -1,6 +1,7 @@
 //! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts
 //! it there with an address.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pps_scheduler::fields::{list, text};
@@ -12,15 +13,22 @@ use crate::cluster::{Cluster, Pod};
 use crate::controller::new_pod;
 use crate::result::{EventKind, Pending};
 
-/// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has
-/// started.
-pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
+/// Which of the Pods that do not run the scheduler tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheduling {
+    NewPods,
+    /// Also those for which it has found no node before, which takes long.
+    AllPending,
+}
+
+/// Schedules and starts Pods. Returns whether one has started.
+pub(crate) fn start_pods(cluster: &mut Cluster, scheduling: Scheduling) -> bool {
     let mut waiting: Vec<String> = cluster
         .pods
         .waiting()
         .filter(|(name, pod)| {
             let is_new = pod.selection.is_none() && pod.node().is_none();
-            also_known || is_new || cluster.observed.contains_key(*name)
+            scheduling == Scheduling::AllPending || is_new || cluster.observed.contains_key(*name)
         })
         .map(|(name, _)| name.clone())
         .collect();
@@ -33,54 +41,51 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
     let plugin = plugin(cluster);
     let mut has_started = false;
     for name in waiting {
-        if cluster
-            .pods
-            .get(&name)
-            .is_some_and(|pod| pod.node().is_none())
-        {
+        if !is_bound(cluster, &name) {
             schedule(cluster, &name);
         }
-        if cluster
-            .pods
-            .get(&name)
-            .is_some_and(|pod| pod.node().is_some())
-        {
+        if is_bound(cluster, &name) {
             has_started |= start(cluster, &name, plugin);
         }
     }
     has_started
 }
 
+fn is_bound(cluster: &Cluster, pod: &str) -> bool {
+    cluster.pods.get(pod).and_then(Pod::node).is_some()
+}
+
 fn schedule(cluster: &mut Cluster, name: &str) {
-    cluster.look();
-    let seen = cluster.seen;
+    cluster.refresh_scheduler_nodes();
+    let revision = cluster.scheduler_revision;
     let Some(pod) = cluster.pods.get_mut(name) else {
         return;
     };
     // Where nothing has changed, the scheduler decides as before.
-    let known = pod.selection.take().filter(|_| pod.seen == seen);
+    let known = pod.selection.take();
+    let known = known.filter(|_| pod.scheduler_revision == revision);
     let selection = known.unwrap_or_else(|| select_for(cluster, name));
-    let fits = |node: &str| {
-        selection
-            .verdicts
-            .iter()
-            .any(|verdict| verdict.node == node && verdict.exclusions.is_empty())
-    };
     let observed = cluster.observed.get(name);
-    let observed = observed.filter(|node| selection.may_land_on.contains(node) || fits(node));
     let chosen = observed
+        .filter(|node| is_possible(&selection, node))
         .or(selection.chosen.as_ref())
         .filter(|node| cluster.has_node(node))
         .cloned();
     let Some(pod) = cluster.pods.get_mut(name) else {
         return;
     };
-    pod.seen = seen;
+    pod.scheduler_revision = revision;
     pod.selection = Some(selection);
     if let Some(node) = chosen {
         Arc::make_mut(&mut pod.object)["spec"]["nodeName"] = node.clone().into();
         cluster.bind_pod(name, &node);
     }
+}
+
+fn is_possible(selection: &Selection, node: &String) -> bool {
+    let mut verdicts = selection.verdicts.iter();
+    selection.may_land_on.contains(node)
+        || verdicts.any(|verdict| verdict.node == *node && verdict.exclusions.is_empty())
 }
 
 fn select_for(cluster: &Cluster, name: &str) -> Selection {
@@ -110,7 +115,7 @@ fn select_for(cluster: &Cluster, name: &str) -> Selection {
         selector: builtin.map(|workload| &workload.object["spec"]["selector"]),
         volumes: (!cluster.volumes.is_empty()).then_some(&cluster.volumes),
     };
-    select_from(&placement, &cluster.sight)
+    select_from(&placement, &cluster.scheduler_nodes)
 }
 
 /// The plugin that the cluster has: the one whose annotations somebody names.
@@ -120,8 +125,8 @@ fn plugin(cluster: &Cluster) -> Option<&'static Plugin> {
         annotations.filter_map(|one| one.as_str().or_else(|| one["key"].as_str()))
     });
     let templates = cluster.workloads.values().flat_map(|workload| {
-        let annotations =
-            workload.object["spec"]["template"]["metadata"]["annotations"].as_object();
+        let template = &workload.object["spec"]["template"];
+        let annotations = template["metadata"]["annotations"].as_object();
         annotations
             .into_iter()
             .flat_map(|annotations| annotations.keys().map(String::as_str))
@@ -169,8 +174,8 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
         "conditions": [{"type": "Ready", "status": "True"}],
     });
     pod.pending = None;
-    pod.came_home = is_home(pod, &node, &labels.unwrap_or_default());
-    pod.kept_away_by = excluding_home(pod);
+    pod.came_home = is_at_recorded_place(pod, &node, &labels.unwrap_or_default());
+    pod.kept_away_by = exclusions_of_recorded_node(pod);
     if !keeps_all && let Some(selection) = &mut pod.selection {
         selection.verdicts = Vec::new();
     }
@@ -211,16 +216,19 @@ fn addresses(
 }
 
 /// Whether a Pod that has started is where its state was recorded.
-fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
-    let Some(home) = &pod.recorded else {
+fn is_at_recorded_place(pod: &Pod, node: &str, labels: &Value) -> bool {
+    let Some(place) = &pod.recorded else {
         return false;
     };
-    if home.labels.is_empty() && home.annotations.is_empty() {
-        return home.state.node_name == node;
+    if place.labels.is_empty() && place.annotations.is_empty() {
+        return place.state.node_name == node;
     }
     let annotations = &pod.object["metadata"]["annotations"];
-    home.labels.iter().all(|(key, value)| labels[key] == *value)
-        && home
+    place
+        .labels
+        .iter()
+        .all(|(key, value)| labels[key] == *value)
+        && place
             .annotations
             .iter()
             .all(|(key, value)| annotations[key] == *value)
@@ -235,7 +243,7 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&String>) -> String {
     let recorded = pod
         .recorded
         .as_ref()
-        .map(|home| &home.state.node_name)
+        .map(|place| &place.state.node_name)
         .filter(|node| !node.is_empty());
     let compared = match (recorded, last.filter(|last| *last != node)) {
         _ if pod.came_home => ", as recorded".to_owned(),
@@ -247,17 +255,17 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&String>) -> String {
 }
 
 /// What excludes the node where the state of a Pod was recorded that has not come home.
-fn excluding_home(pod: &Pod) -> Vec<Exclusion> {
-    let home = pod
+fn exclusions_of_recorded_node(pod: &Pod) -> Vec<Exclusion> {
+    let node = pod
         .recorded
         .as_ref()
         .filter(|_| !pod.came_home)
-        .map(|home| &home.state.node_name);
+        .map(|place| &place.state.node_name);
     let mut verdicts = pod
         .selection
         .iter()
         .flat_map(|selection| &selection.verdicts);
-    let verdict = verdicts.find(|verdict| Some(&verdict.node) == home);
+    let verdict = verdicts.find(|verdict| Some(&verdict.node) == node);
     verdict
         .map(|verdict| verdict.exclusions.clone())
         .unwrap_or_default()
@@ -266,20 +274,22 @@ fn excluding_home(pod: &Pod) -> Vec<Exclusion> {
 /// Says why Pods do not run, if that was not said before.
 pub(crate) fn tell_pending(cluster: &mut Cluster) {
     let has_nodes = cluster.existing_nodes().next().is_some();
-    let pending = |pod: &Pod| match text(&pod.object["spec"]["nodeName"]) {
+    let unbound: BTreeMap<String, Pending> = cluster
+        .pods
+        .waiting()
+        .filter(|(_, pod)| pod.node().is_none())
+        .map(|(name, pod)| (name.clone(), why_unbound(pod, has_nodes)))
+        .collect();
+    for (name, pending) in unbound {
+        set_pending(cluster, &name, pending);
+    }
+}
+
+fn why_unbound(pod: &Pod, has_nodes: bool) -> Pending {
+    match text(&pod.object["spec"]["nodeName"]) {
         "" if has_nodes => Pending::Excluded,
         "" => Pending::NoNode,
         node => Pending::UnknownNode(node.to_owned()),
-    };
-    let waiting = cluster
-        .pods
-        .waiting()
-        .filter(|(_, pod)| pod.node().is_none());
-    let waiting: Vec<_> = waiting
-        .map(|(name, pod)| (name.clone(), pending(pod)))
-        .collect();
-    for (name, pending) in waiting {
-        set_pending(cluster, &name, pending);
     }
 }
 

@@ -10,26 +10,19 @@ use crate::admission::admit_pps;
 use crate::cluster::{Cluster, Pps, replicas};
 use crate::finding::Finding;
 use crate::load::{add, check_replicas, from_refusal};
-use crate::read::{Parsed, parse};
+use crate::read::{Parsed, ParsedObject, parse};
 use crate::result::{EventKind, Severity};
 
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
-    let (parsed, findings) = parse(object, cluster);
+    let ParsedObject { parsed, findings } = parse(object, cluster);
     let Some(parsed) = parsed else {
         return Err(findings);
     };
-    let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+    let kind = text(&object["kind"]);
+    let name = text(&object["metadata"]["name"]);
     let warnings = match parsed {
         Parsed::Node(node) if cluster.has_node(name) => {
-            if let Some(known) = cluster.node_mut(name) {
-                known.object = node;
-            }
-            cluster.tell(
-                EventKind::Changed,
-                format!("Node/{name}"),
-                "is changed by a user",
-            );
-            nodes::evict_untolerant(cluster, name);
+            change_node(cluster, name, node);
             Vec::new()
         }
         Parsed::Node(node) => {
@@ -82,12 +75,22 @@ fn create(
     Ok(findings)
 }
 
+fn change_node(cluster: &mut Cluster, name: &str, object: Value) {
+    if let Some(node) = cluster.node_mut(name) {
+        node.object = object;
+    }
+    let text = "is changed by a user";
+    cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
+    nodes::evict_untolerant(cluster, name);
+}
+
 fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(), Finding> {
     check_replicas(cluster, name, replicas(&object["spec"]))?;
     let Some(workload) = cluster.workloads.get_mut(name) else {
         return Ok(());
     };
-    let (reference, target) = (workload.reference(), &workload.target);
+    let reference = workload.reference();
+    let target = &workload.target;
     if target.api_version != text(&object["apiVersion"]) {
         let message = format!(
             "apiVersion of {reference} is {}: use it here as well",

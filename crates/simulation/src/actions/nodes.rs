@@ -13,7 +13,7 @@ use crate::finding::{Finding, unknown};
 use crate::load::add_node;
 use crate::read::check_label;
 use crate::result::EventKind;
-use crate::settle::{delete, settle};
+use crate::settle::{Scheduling, delete, settle};
 
 type Outcome = Result<(), Finding>;
 
@@ -26,10 +26,11 @@ fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Node, Fi
 }
 
 pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Finding> {
-    let in_zone = cluster
+    let nodes: Vec<String> = cluster
         .existing_nodes()
-        .filter(|(_, node)| node.label(ZONE) == Some(zone));
-    let nodes: Vec<String> = in_zone.map(|(name, _)| name.clone()).collect();
+        .filter(|(_, node)| node.label(ZONE) == Some(zone))
+        .map(|(name, _)| name.clone())
+        .collect();
     if nodes.is_empty() {
         let message = format!(
             "no node has the label {ZONE}={}: use another zone",
@@ -67,33 +68,26 @@ pub(super) fn drain(cluster: &mut Cluster, name: &str) -> Outcome {
 /// Evicts the Pods of a node, one after the other. One that a budget protects is tried again after
 /// the others.
 fn evict_all(cluster: &mut Cluster, node: &str) {
-    let on_it = |cluster: &Cluster| {
-        cluster
-            .pods
-            .on(node)
-            .map(|(pod, _)| pod.clone())
-            .collect::<Vec<_>>()
-    };
-    let mut open = on_it(cluster);
-    let mut kept = Vec::new();
-    while !open.is_empty() {
-        let before = open.len();
-        for pod in open {
+    let mut remaining: Vec<String> = cluster.pods.on(node).map(|(pod, _)| pod.clone()).collect();
+    let mut kept = BTreeMap::new();
+    while !remaining.is_empty() {
+        let before = remaining.len();
+        for pod in remaining {
             if cluster.pods.get(&pod).and_then(Pod::node) != Some(node) {
                 continue;
             }
             if let Some(why) = protects(cluster, &pod) {
-                kept.push((pod, why));
+                kept.insert(pod, why);
                 continue;
             }
             delete(cluster, &pod, &format!("is evicted: {node} is drained"));
-            settle(cluster, false);
+            settle(cluster, Scheduling::NewPods);
         }
-        settle(cluster, true);
+        settle(cluster, Scheduling::AllPending);
         if kept.len() == before {
             break;
         }
-        open = kept.drain(..).map(|(pod, _)| pod).collect();
+        remaining = std::mem::take(&mut kept).into_keys().collect();
     }
     for (pod, why) in kept {
         let text = format!("stays on {node}, and its drain does not end: {why}");
@@ -169,7 +163,8 @@ pub(super) fn return_node(cluster: &mut Cluster, name: &str) -> Outcome {
         .node_mut(name)
         .filter(|node| !node.exists)
         .ok_or(finding)?;
-    (returned.exists, returned.is_new) = (true, true);
+    returned.exists = true;
+    returned.is_new = true;
     if let Some(spec) = returned.object["spec"].as_object_mut() {
         spec.remove("unschedulable");
     }

@@ -1,15 +1,15 @@
 //! Actions about Pods.
 
-use pps_admission::{apply, plan};
+use pps_admission::{Plan, apply, plan};
 use pps_core::edit::{set_state, without_node};
 use pps_core::pps::KIND;
 use pps_core::{AnnotationRules, PodState};
-use pps_scheduler::{Placement, select_from};
+use pps_scheduler::{Node, Placement, select_from};
 use serde_json::Value;
 
 use crate::admission::governing;
 use crate::cluster::budget::protects;
-use crate::cluster::{Cluster, Pod, recorder};
+use crate::cluster::{Cluster, Pod, Workload, recorder};
 use crate::controller::new_pod;
 use crate::finding::{Finding, unknown};
 use crate::result::EventKind;
@@ -31,7 +31,6 @@ pub(super) fn delete_pod(cluster: &mut Cluster, name: &str) -> Result<(), Findin
 /// Frees a Pod from its node, keeps its other recorded values, and evicts it. Refused where no node
 /// could take the new Pod. Nothing happens without PPS.
 pub(super) fn move_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding> {
-    let refused = |why: String| Err(Finding::of_all(format!("{name} is not moved: {why}")));
     let pod = existing(cluster, name)?;
     let workload = cluster
         .workloads
@@ -41,37 +40,18 @@ pub(super) fn move_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding>
         return Ok(());
     };
     let Some(pps) = governing(cluster, &workload.target, name) else {
-        return refused(format!("no {KIND} names {}", workload.reference()));
+        let why = format!("no {KIND} names {}", workload.reference());
+        return Err(not_moved(name, &why));
     };
     // A Pod that is Pending is deleted, and no budget prevents that.
     if let Some(why) = pod.node().and_then(|_| protects(cluster, name)) {
-        return refused(why);
+        return Err(not_moved(name, &why));
     }
     let kept = without_node(&pps.state.unwrap_or_default(), &[]);
     let plan = plan(&pps.name, &pps.spec, &kept, &AnnotationRules::default());
-    let mut next = new_pod(
-        workload,
-        &cluster.namespace,
-        name,
-        workload.revision_of_next(name),
-    );
-    // A Pod that the policy cannot change is refused when it is created.
-    let _ = apply(&plan, &mut next);
-    let volumes = (!cluster.volumes.is_empty()).then_some(&cluster.volumes);
-    let placement = Placement {
-        pod: &next,
-        before: None,
-        selector: None,
-        volumes,
-    };
-    let nodes = cluster
-        .existing_nodes()
-        .filter_map(|(node, _)| cluster.scheduler_node(node, name));
-    if select_from(&placement, &nodes.collect::<Vec<_>>())
-        .may_land_on
-        .is_empty()
-    {
-        return refused("no node can take it with its other recorded values".into());
+    if !fits_somewhere(cluster, workload, name, &plan) {
+        let why = "no node can take it with its other recorded values";
+        return Err(not_moved(name, why));
     }
     let object = cluster
         .pps
@@ -85,4 +65,27 @@ pub(super) fn move_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding>
     }
     delete(cluster, name, "is evicted: a user moves it");
     Ok(())
+}
+
+fn not_moved(pod: &str, why: &str) -> Finding {
+    Finding::of_all(format!("{pod} is not moved: {why}"))
+}
+
+/// Whether a node can take a Pod that is created again and gets this plan injected.
+fn fits_somewhere(cluster: &Cluster, workload: &Workload, pod: &str, plan: &Plan) -> bool {
+    let revision = workload.revision_of_next(pod);
+    let mut next = new_pod(workload, &cluster.namespace, pod, revision);
+    // A Pod that the policy cannot change is refused when it is created.
+    let _ = apply(plan, &mut next);
+    let placement = Placement {
+        pod: &next,
+        before: None,
+        selector: None,
+        volumes: (!cluster.volumes.is_empty()).then_some(&cluster.volumes),
+    };
+    let nodes: Vec<Node> = cluster
+        .existing_nodes()
+        .filter_map(|(node, _)| cluster.scheduler_node(node, pod))
+        .collect();
+    !select_from(&placement, &nodes).may_land_on.is_empty()
 }

@@ -1,7 +1,9 @@
 //! Actions about workloads.
 
+use std::collections::BTreeMap;
+
 use crate::adopt::uid_of;
-use crate::cluster::{Cluster, Lifecycle, Pps, Workload};
+use crate::cluster::{Cluster, Lifecycle, Workload};
 use crate::finding::{Finding, unknown};
 use crate::load::check_replicas;
 use crate::result::EventKind;
@@ -44,30 +46,26 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
         return;
     };
     // The states of a scenario are those of its workload, which need not say its UID.
-    let is_first = workload.lifecycle == Lifecycle::Declared;
-    let uid = if is_first {
-        uid_of(cluster, name, &[])
-    } else {
-        None
+    let known_uid = match workload.lifecycle {
+        Lifecycle::Declared => uid_of(cluster, name, &[]),
+        Lifecycle::Exists | Lifecycle::Deleted => None,
     };
-    let uid = uid.unwrap_or_else(|| cluster.new_uid());
+    let uid = known_uid.unwrap_or_else(|| cluster.new_uid());
     let Some(workload) = cluster.workloads.get_mut(name) else {
         return;
     };
     workload.begin(uid);
-    let (reference, replicas) = (workload.reference(), workload.replicas());
-    cluster.tell(
-        EventKind::Created,
-        reference,
-        format!("is created (replicas: {replicas})"),
-    );
+    let reference = workload.reference();
+    let text = format!("is created (replicas: {})", workload.replicas());
+    cluster.tell(EventKind::Created, reference, text);
 }
 
 /// Deletes a workload and, as the garbage collector does, its Pods and the objects that it owns.
 pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
     let workload = existing(cluster, name)?;
     workload.lifecycle = Lifecycle::Deleted;
-    let (reference, uid) = (workload.reference(), workload.uid.clone());
+    let reference = workload.reference();
+    let uid = workload.uid.clone();
     cluster.tell(
         EventKind::Deleted,
         reference.clone(),
@@ -87,19 +85,11 @@ pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
 
 /// Deletes the objects whose owners are all gone.
 fn collect(cluster: &mut Cluster, owner: &str) {
-    let is_orphaned = |pps: &Pps| {
-        let mut owners = pps.owners().peekable();
-        owners.peek().is_some() && owners.all(|one| one == owner)
-    };
-    let orphans = cluster.pps.iter().filter(|(_, pps)| is_orphaned(pps));
-    let uid = |pps: &Pps| {
-        pps.object["metadata"]["uid"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let orphans: Vec<_> = orphans
-        .map(|(name, pps)| (name.clone(), uid(pps)))
+    let orphans: BTreeMap<String, String> = cluster
+        .pps
+        .iter()
+        .filter(|(_, pps)| pps.is_owned_only_by(owner))
+        .map(|(name, pps)| (name.clone(), pps.uid().to_owned()))
         .collect();
     for (name, uid) in orphans {
         // An owner may own itself: each object is removed once.
@@ -145,14 +135,8 @@ pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
 }
 
 fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Workload, Finding> {
-    let exist = || {
-        cluster
-            .workloads
-            .iter()
-            .filter(|(_, one)| one.exists())
-            .map(|(name, _)| name)
-    };
-    let finding = unknown("StatefulSet", name, exist());
+    let existing = cluster.workloads.iter().filter(|(_, one)| one.exists());
+    let finding = unknown("StatefulSet", name, existing.map(|(name, _)| name));
     cluster
         .workloads
         .get_mut(name)

@@ -38,7 +38,7 @@ pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
              evicts no such Pod"
         ));
     }
-    let (healthy, needed) = count(cluster, budget);
+    let Health { healthy, needed } = Health::of(cluster, budget);
     let is_allowed = if pod.is_ready() {
         healthy > needed
     } else {
@@ -52,38 +52,38 @@ pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
 }
 
 /// How many Pods of a budget are Ready, and how many have to be.
-fn count(cluster: &Cluster, budget: &Value) -> (u64, u64) {
-    let (mut healthy, mut expected) = (0, 0);
-    for (name, workload) in cluster
-        .workloads
-        .iter()
-        .filter(|(_, workload)| workload.exists())
-    {
-        let mut is_selected = false;
-        for (_, pod) in cluster
-            .pods
-            .of(name)
-            .filter(|(_, pod)| selects(budget, &pod.object))
-        {
-            is_selected = true;
-            healthy += u64::from(pod.is_ready());
+struct Health {
+    healthy: u64,
+    needed: u64,
+}
+
+impl Health {
+    fn of(cluster: &Cluster, budget: &Value) -> Self {
+        let mut healthy = 0;
+        let mut expected = 0;
+        for (name, workload) in cluster.workloads.iter().filter(|(_, one)| one.exists()) {
+            let mut is_selected = false;
+            for (_, pod) in cluster.pods.of(name) {
+                if selects(budget, &pod.object) {
+                    is_selected = true;
+                    healthy += u64::from(pod.is_ready());
+                }
+            }
+            // A percentage is one of the Pods that the controllers want.
+            expected += if is_selected { workload.replicas() } else { 0 };
         }
-        // A percentage is one of the Pods that the controllers want.
-        expected += if is_selected { workload.replicas() } else { 0 };
+        for pod in cluster.others.iter() {
+            if pod["metadata"]["namespace"] == cluster.namespace && selects(budget, pod) {
+                expected += 1;
+                healthy += u64::from(is_ready(pod));
+            }
+        }
+        let needed = match amount(&budget["spec"]["maxUnavailable"], expected) {
+            Some(most) => expected.saturating_sub(most),
+            None => amount(&budget["spec"]["minAvailable"], expected).unwrap_or(1),
+        };
+        Self { healthy, needed }
     }
-    let others = cluster
-        .others
-        .iter()
-        .filter(|pod| pod["metadata"]["namespace"] == cluster.namespace);
-    for pod in others.filter(|pod| selects(budget, pod)) {
-        expected += 1;
-        healthy += u64::from(is_ready(pod));
-    }
-    let needed = match amount(&budget["spec"]["maxUnavailable"], expected) {
-        Some(most) => expected.saturating_sub(most),
-        None => amount(&budget["spec"]["minAvailable"], expected).unwrap_or(1),
-    };
-    (healthy, needed)
 }
 
 /// Whether a Pod that runs says that it is Ready, and is not being deleted.

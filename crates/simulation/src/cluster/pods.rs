@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::PodState;
+use pps_core::{PodState, Spec};
 use pps_scheduler::{Exclusion, Selection};
 use serde_json::Value;
 
@@ -20,12 +20,12 @@ pub(crate) struct Pod {
     pub(crate) revision: usize,
     pub(crate) is_adopted: bool,
     pub(crate) standing: Standing,
-    pub(crate) recorded: Option<Home>,
+    pub(crate) recorded: Option<RecordedPlace>,
     pub(crate) injected: bool,
     pub(crate) warnings: Vec<String>,
     pub(crate) selection: Option<Selection>,
-    /// How much of the cluster the scheduler had seen when it selected.
-    pub(crate) seen: u64,
+    /// The [`scheduler_revision`](super::Cluster::scheduler_revision) of the selection.
+    pub(crate) scheduler_revision: u64,
     pub(crate) came_home: bool,
     pub(crate) kept_away_by: Vec<Exclusion>,
     pub(crate) pending: Option<Pending>,
@@ -55,10 +55,27 @@ impl Pod {
 
 /// A recorded state, and the part of it that the PPS still asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct RecordedPlace {
     pub(crate) state: PodState,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl RecordedPlace {
+    pub(crate) fn of(state: PodState, spec: &Spec) -> Self {
+        let mut labels = state.node_topology_labels.clone();
+        labels.retain(|key, _| spec.topology_keys().any(|named| named == key));
+        let mut annotations = state.annotations.clone();
+        annotations.retain(|key, _| {
+            let mut named = spec.persistent_pod_annotations.iter();
+            named.any(|one| one.key == *key)
+        });
+        Self {
+            state,
+            labels,
+            annotations,
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use pps_scheduler::fields::controller;
 use serde_json::{Map, Value};
 
 use crate::admission::admit_pps;
-use crate::cluster::{Cluster, Lifecycle, Pps, Workload};
+use crate::cluster::{Cluster, Lifecycle, Pps};
 use crate::facts;
 use crate::result::EventKind;
 
@@ -31,10 +31,7 @@ pub(crate) struct Sidecar {
 impl Sidecar {
     pub(crate) fn new() -> Self {
         let mut recorder = Recorder::new(Interest::default());
-        recorder.apply(Fact::KindWatched(GroupKind {
-            group: GROUP.into(),
-            kind: "StatefulSet".into(),
-        }));
+        recorder.apply(Fact::KindWatched(stateful_sets(GROUP)));
         recorder.apply(Fact::KindsKnown);
         recorder.change_compact_form(|form| form.is_kept = Some(true));
         Self {
@@ -46,65 +43,79 @@ impl Sidecar {
     /// What the watches show of these Pods. Everything is listed again if anything may have
     /// changed.
     fn watch(&mut self, cluster: &Cluster, dirty: Option<&BTreeSet<String>>) {
-        let recorder = &mut self.recorder;
-        let key = |name: &str| NamespacedName::new(cluster.namespace.as_str(), name);
-        if let Some(dirty) = dirty {
-            for name in dirty {
-                recorder.apply(Fact::Pods(match pod_fact(cluster, name) {
-                    Some(fact) => Update::Apply(key(name), fact),
-                    None => Update::Delete(key(name)),
-                }));
-            }
+        let Some(dirty) = dirty else {
+            self.list_pps(cluster);
+            self.list_workloads(cluster);
+            self.list_pods(cluster);
+            self.list_nodes(cluster);
             return;
-        }
-        recorder.apply_pps(Update::Begin(0));
-        for (name, pps) in cluster
-            .pps
-            .iter()
-            .filter(|(_, pps)| is_recorded(cluster, pps))
-        {
-            recorder.apply_pps(Update::Apply(
-                key(name),
-                Box::new(facts::of_pps(&pps.object)),
-            ));
-        }
-        recorder.apply_pps(Update::Done);
-        for group in ["apps", GROUP] {
-            let kind = GroupKind {
-                group: group.into(),
-                kind: "StatefulSet".into(),
-            };
-            recorder.apply(Fact::Workloads(kind.clone(), Update::Begin(0)));
-            let is_there = |one: &&Workload| one.exists() && one.target.group() == group;
-            for workload in cluster.workloads.values().filter(is_there) {
-                let update =
-                    Update::Apply(key(&workload.target.name), facts::of_workload(workload));
-                recorder.apply(Fact::Workloads(kind.clone(), update));
-            }
-            recorder.apply(Fact::Workloads(kind.clone(), Update::Done));
-        }
-        recorder.apply(Fact::Pods(Update::Begin(EVERY_KEY)));
-        let others = cluster.others.names();
-        for name in cluster.pods.names().chain(others) {
-            if let Some(fact) = pod_fact(cluster, name) {
-                recorder.apply(Fact::Pods(Update::Apply(key(name), fact)));
-            }
-        }
-        recorder.apply(Fact::Pods(Update::Done));
-        recorder.apply(Fact::Nodes(Update::Begin(EVERY_KEY)));
-        for (name, node) in cluster.existing_nodes() {
-            recorder.apply(Fact::Nodes(Update::Apply(
-                name.as_str().into(),
-                facts::of_node(&node.object),
-            )));
-        }
-        recorder.apply(Fact::Nodes(Update::Done));
-        for (name, _) in cluster.existing_nodes().filter(|(_, node)| !node.is_new) {
-            recorder.apply(Fact::NodeSettled(name.as_str().into()));
+        };
+        for name in dirty {
+            let key = key_of(cluster, name);
+            self.recorder
+                .apply(Fact::Pods(match pod_fact(cluster, name) {
+                    Some(fact) => Update::Apply(key, fact),
+                    None => Update::Delete(key),
+                }));
         }
     }
 
-    /// Does what the recorder asks for until nothing is left. Returns whether an object has changed.
+    fn list_pps(&mut self, cluster: &Cluster) {
+        self.recorder.apply_pps(Update::Begin(0));
+        for (name, pps) in &cluster.pps {
+            if is_recorded(cluster, pps) {
+                let fact = Box::new(facts::of_pps(&pps.object));
+                let update = Update::Apply(key_of(cluster, name), fact);
+                self.recorder.apply_pps(update);
+            }
+        }
+        self.recorder.apply_pps(Update::Done);
+    }
+
+    fn list_workloads(&mut self, cluster: &Cluster) {
+        for group in ["apps", GROUP] {
+            let kind = stateful_sets(group);
+            self.recorder
+                .apply(Fact::Workloads(kind.clone(), Update::Begin(0)));
+            for workload in cluster.workloads.values() {
+                if workload.exists() && workload.target.group() == group {
+                    let key = key_of(cluster, &workload.target.name);
+                    let update = Update::Apply(key, facts::of_workload(workload));
+                    self.recorder.apply(Fact::Workloads(kind.clone(), update));
+                }
+            }
+            self.recorder
+                .apply(Fact::Workloads(kind.clone(), Update::Done));
+        }
+    }
+
+    fn list_pods(&mut self, cluster: &Cluster) {
+        self.recorder.apply(Fact::Pods(Update::Begin(EVERY_KEY)));
+        for name in cluster.pods.names().chain(cluster.others.names()) {
+            if let Some(fact) = pod_fact(cluster, name) {
+                let update = Update::Apply(key_of(cluster, name), fact);
+                self.recorder.apply(Fact::Pods(update));
+            }
+        }
+        self.recorder.apply(Fact::Pods(Update::Done));
+    }
+
+    fn list_nodes(&mut self, cluster: &Cluster) {
+        self.recorder.apply(Fact::Nodes(Update::Begin(EVERY_KEY)));
+        for (name, node) in cluster.existing_nodes() {
+            let fact = facts::of_node(&node.object);
+            self.recorder
+                .apply(Fact::Nodes(Update::Apply(name.as_str().into(), fact)));
+        }
+        self.recorder.apply(Fact::Nodes(Update::Done));
+        for (name, node) in cluster.existing_nodes() {
+            if !node.is_new {
+                self.recorder.apply(Fact::NodeSettled(name.as_str().into()));
+            }
+        }
+    }
+
+    /// Does what the index asks for until nothing is left. Returns whether an object has changed.
     fn work(&mut self, cluster: &mut Cluster) -> bool {
         let mut has_changed = false;
         let mut refused = BTreeSet::new();
@@ -117,33 +128,16 @@ impl Sidecar {
             {
                 cluster.warn_once(format!("{}/{}", subject.kind, subject.object.name), message);
             }
-            let generated: Vec<WorkloadKey> = work
-                .generated
-                .into_iter()
-                .filter(|workload| !refused.contains(workload))
-                .collect();
+            let mut generated = work.generated;
+            generated.retain(|workload| !refused.contains(workload));
             if work.statuses.is_empty() && generated.is_empty() {
                 return has_changed;
             }
             for workload in generated {
-                let Some(write) = self.recorder.decide_generated(&workload) else {
-                    continue;
-                };
-                let refusal = self.generate(cluster, &workload, &write).err();
-                self.recorder
-                    .on_generated_done(&workload, refusal.is_none());
-                has_changed |= refusal.is_none();
-                if let Some(refusal) = refusal {
-                    cluster.warn_once(format!("{KIND}/{}", write.key().name), refusal.clone());
-                    if let GeneratedPps::Create {
-                        key,
-                        is_alias: true,
-                        ..
-                    } = &write
-                    {
-                        self.recorder.on_alias_refused(key, &workload, refusal);
-                    }
-                    refused.insert(workload);
+                match self.generate(cluster, &workload) {
+                    Generation::Written => has_changed = true,
+                    Generation::Refused => drop(refused.insert(workload)),
+                    Generation::NotNeeded => {}
                 }
             }
             let mut unconfirmed = BTreeSet::new();
@@ -163,6 +157,28 @@ impl Sidecar {
                 self.recorder.set_absence(&node, absence);
             }
         }
+    }
+
+    /// Makes, changes or deletes the generated PPS or the alias of a workload.
+    fn generate(&mut self, cluster: &mut Cluster, workload: &WorkloadKey) -> Generation {
+        let Some(write) = self.recorder.decide_generated(workload) else {
+            return Generation::NotNeeded;
+        };
+        let refusal = self.write_generated(cluster, workload, &write).err();
+        self.recorder.on_generated_done(workload, refusal.is_none());
+        let Some(refusal) = refusal else {
+            return Generation::Written;
+        };
+        cluster.warn_once(format!("{KIND}/{}", write.key().name), refusal.clone());
+        if let GeneratedPps::Create {
+            key,
+            is_alias: true,
+            ..
+        } = &write
+        {
+            self.recorder.on_alias_refused(key, workload, refusal);
+        }
+        Generation::Refused
     }
 
     fn write_status(&mut self, cluster: &mut Cluster, write: &StatusWrite) -> Option<()> {
@@ -198,57 +214,78 @@ impl Sidecar {
         Some(())
     }
 
-    /// Makes, changes or deletes a generated PPS or an alias. The error says why the policy refuses
-    /// it.
-    fn generate(
+    /// The error says why the policy refuses the object.
+    fn write_generated(
         &mut self,
         cluster: &mut Cluster,
         workload: &WorkloadKey,
         write: &GeneratedPps,
     ) -> Result<(), String> {
-        let name = &*write.key().name;
-        let (before, mut object, event) = match write {
-            GeneratedPps::Delete { key, .. } => {
-                cluster.pps.remove(name);
+        let key = write.key();
+        let object = format!("{KIND}/{}", key.name);
+        match write {
+            GeneratedPps::Delete { .. } => {
+                cluster.pps.remove(&*key.name);
                 self.recorder.apply_pps(Update::Delete(key.clone()));
-                cluster.tell(
-                    EventKind::Deleted,
-                    format!("{KIND}/{name}"),
-                    "is deleted by the sidecar",
-                );
-                return Ok(());
+                cluster.tell(EventKind::Deleted, object, "is deleted by the sidecar");
             }
             GeneratedPps::Create { body, .. } => {
-                let WorkloadKey { kind, object } = workload;
-                let text = format!("is made by the sidecar for {}/{}", kind.kind, object.name);
-                (None, body.clone(), (EventKind::Created, text))
+                self.put(cluster, key, body.clone(), None)?;
+                let workload = format!("{}/{}", workload.kind.kind, workload.object.name);
+                let text = format!("is made by the sidecar for {workload}");
+                cluster.tell(EventKind::Created, object, text);
             }
             GeneratedPps::Update { patch, .. } => {
-                let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else {
+                let Some(before) = cluster.pps.get(&*key.name) else {
                     return Ok(());
                 };
-                let mut object = before.clone();
-                merge(&mut object, patch);
-                (
-                    Some(before),
-                    object,
-                    (EventKind::Changed, "is changed by the sidecar".to_owned()),
-                )
+                let before = before.object.clone();
+                let mut after = before.clone();
+                merge(&mut after, patch);
+                self.put(cluster, key, after, Some(&before))?;
+                cluster.tell(EventKind::Changed, object, "is changed by the sidecar");
             }
-        };
-        admit_pps(cluster, &object, before.as_ref()).map_err(|refusal| {
+        }
+        Ok(())
+    }
+
+    /// Stores a PPS that replaces another or is new, unless the policy refuses it.
+    fn put(
+        &mut self,
+        cluster: &mut Cluster,
+        key: &NamespacedName,
+        mut object: Value,
+        before: Option<&Value>,
+    ) -> Result<(), String> {
+        admit_pps(cluster, &object, before).map_err(|refusal| {
             format!(
                 "cannot be written by the sidecar ({}): {}",
                 refusal.code, refusal.message
             )
         })?;
-        cluster.set_server_fields(&mut object, before.as_ref());
+        cluster.set_server_fields(&mut object, before);
         let fact = Box::new(facts::of_pps(&object));
-        self.recorder
-            .apply_pps(Update::Apply(write.key().clone(), fact));
-        cluster.pps.insert(name.to_owned(), Pps::new(object));
-        cluster.tell(event.0, format!("{KIND}/{name}"), event.1);
+        self.recorder.apply_pps(Update::Apply(key.clone(), fact));
+        cluster.pps.insert(key.name.to_string(), Pps::new(object));
         Ok(())
+    }
+}
+
+/// What has come of a generated PPS.
+enum Generation {
+    NotNeeded,
+    Written,
+    Refused,
+}
+
+fn key_of(cluster: &Cluster, name: &str) -> NamespacedName {
+    NamespacedName::new(cluster.namespace.as_str(), name)
+}
+
+fn stateful_sets(group: &str) -> GroupKind {
+    GroupKind {
+        group: group.into(),
+        kind: "StatefulSet".into(),
     }
 }
 
@@ -294,25 +331,25 @@ pub(crate) fn evict(cluster: &mut Cluster) {
     let Some(Sidecar { recorder, .. }) = &cluster.sidecar else {
         return;
     };
-    let key = |name: &String| NamespacedName::new(cluster.namespace.as_str(), name.as_str());
-    let waiting = cluster.pods.waiting().map(|(name, _)| name);
-    let evicted: Vec<String> = waiting
-        .filter(|name| recorder.decide_eviction(&key(name)).is_some())
+    let evicted: Vec<String> = cluster
+        .pods
+        .waiting()
+        .map(|(name, _)| name)
+        .filter(|name| recorder.decide_eviction(&key_of(cluster, name)).is_some())
         .cloned()
         .collect();
     for name in evicted {
-        let (kind, text) = if cluster.evict_pending_pods {
+        let object = format!("Pod/{name}");
+        if cluster.evict_pending_pods {
             cluster.remove_pod(&name);
-            (
-                EventKind::Evicted,
-                "is evicted: it was Pending for a node that does not exist (--evict-pending-pods)",
-            )
+            let text =
+                "is evicted: it was Pending for a node that does not exist (--evict-pending-pods)";
+            cluster.tell(EventKind::Evicted, object, text);
         } else {
             let text = "stays Pending for a node that does not exist: delete it, or start the \
                         sidecar with --evict-pending-pods (PodNotEvicted)";
-            (EventKind::Warning, text)
-        };
-        cluster.tell(kind, format!("Pod/{name}"), text);
+            cluster.tell(EventKind::Warning, object, text);
+        }
     }
 }
 

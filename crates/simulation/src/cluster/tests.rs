@@ -72,13 +72,13 @@ proptest! {
         for action in [json!({"do": "rollOut"})].into_iter().chain(actions) {
             let action: Action = serde_json::from_value(action).unwrap();
             drop(apply(&mut cluster, &action));
-            cluster.look();
+            cluster.refresh_scheduler_nodes();
             let pods = |name: &str| {
                 let own = cluster.pods.on(name).map(|(_, pod)| &*pod.object);
                 own.chain(cluster.others.on(name).iter().map(Arc::as_ref)).collect::<Vec<_>>()
             };
             let there = cluster.existing_nodes().map(|(name, node)| Node::of(&node.object, pods(name)));
-            prop_assert_eq!(&cluster.sight, &there.collect::<Vec<_>>());
+            prop_assert_eq!(&cluster.scheduler_nodes, &there.collect::<Vec<_>>());
         }
     }
 }

@@ -16,14 +16,21 @@ pub(crate) enum Lifecycle {
     Deleted,
 }
 
+/// A template, and the name of its revision.
+#[derive(Debug)]
+pub(crate) struct TemplateRevision {
+    pub(crate) name: String,
+    pub(crate) template: Value,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Workload {
     pub(crate) object: Value,
     pub(crate) target: TargetReference,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) uid: String,
-    /// All revisions of its template, with their names; the last one is that of the object.
-    revisions: Vec<(String, Value)>,
+    /// All revisions of its template; the last one is that of the object.
+    revisions: Vec<TemplateRevision>,
     pub(crate) current: usize,
     pub(crate) demand: Demand,
     pub(crate) wanted: Vec<String>,
@@ -46,7 +53,9 @@ impl Workload {
     }
 
     pub(crate) fn begin(&mut self, uid: String) {
-        (self.lifecycle, self.uid, self.current) = (Lifecycle::Exists, uid, self.update_revision());
+        self.lifecycle = Lifecycle::Exists;
+        self.uid = uid;
+        self.current = self.update_revision();
     }
 
     pub(crate) fn set_object(&mut self, object: Value) {
@@ -55,26 +64,24 @@ impl Workload {
         self.demand = Demand::read(spec, &Naming::StatefulSet);
         self.wanted = wanted(spec, &self.target.name).collect();
         let template = spec["template"].clone();
-        if self
-            .revisions
-            .last()
-            .is_none_or(|(_, last)| *last != template)
-        {
-            // The Pods of a running cluster have the name of their revision as a label.
-            let named = self.object["status"]["updateRevision"]
-                .as_str()
-                .filter(|_| self.revisions.is_empty());
-            let name = format!("{}-{}", self.target.name, self.revisions.len());
-            self.revisions
-                .push((named.map_or(name, str::to_owned), template));
+        let last = self.revisions.last();
+        if last.is_none_or(|last| last.template != template) {
+            let name = self.next_revision_name();
+            self.revisions.push(TemplateRevision { name, template });
         }
     }
 
-    /// Name and template of a revision.
-    pub(crate) fn revision(&self, revision: usize) -> (&str, &Value) {
-        self.revisions
-            .get(revision)
-            .map_or(("", &Value::Null), |(name, template)| (name, template))
+    fn next_revision_name(&self) -> String {
+        // The Pods of a running cluster have the name of their revision as a label.
+        let known = self.object["status"]["updateRevision"].as_str();
+        match known.filter(|_| self.revisions.is_empty()) {
+            Some(known) => known.to_owned(),
+            None => format!("{}-{}", self.target.name, self.revisions.len()),
+        }
+    }
+
+    pub(crate) fn revision(&self, revision: usize) -> Option<&TemplateRevision> {
+        self.revisions.get(revision)
     }
 
     /// How it is called in texts: `StatefulSet/db`.
@@ -165,10 +172,8 @@ mod tests {
         let mut changed = object;
         changed["spec"]["template"]["spec"] = json!({"hostNetwork": true});
         workload.set_object(changed);
-        assert_eq!(
-            (workload.revision(0).0, workload.revision(1).0),
-            ("db-7c", "db-1")
-        );
+        let names = [0, 1].map(|revision| workload.revision(revision).unwrap().name.as_str());
+        assert_eq!(names, ["db-7c", "db-1"]);
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use pps_core::limits::MAX_LABEL_VALUE_LENGTH;
 use pps_core::{is_dns_subdomain, is_label_key, shorten};
-use pps_scheduler::fields::list;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::finding::Finding;
 
@@ -16,17 +15,8 @@ const PPS_FIELDS: [&str; 7] = [
     "nodeDeletionPolicy",
     "recordingPolicy",
 ];
-const UNSIMULATED: [&str; 7] = [
-    "minReadySeconds",
-    "updateStrategy.rollingUpdate.maxUnavailable",
-    "updateStrategy.rollingUpdate.podUpdatePolicy",
-    "updateStrategy.rollingUpdate.paused",
-    "updateStrategy.rollingUpdate.unorderedUpdate",
-    "scaleStrategy",
-    "lifecycle",
-];
 
-type Findings = Vec<Finding>;
+pub(super) type Findings = Vec<Finding>;
 
 pub(super) fn metadata(object: &Value, findings: &mut Findings) {
     let metadata = &object["metadata"];
@@ -75,7 +65,7 @@ pub(super) fn maps(object: &Value, fields: &[&str], findings: &mut Findings) {
 }
 
 /// Checks that a value is a map of strings, or missing.
-fn strings(path: &str, value: &Value, findings: &mut Findings) {
+pub(super) fn strings(path: &str, value: &Value, findings: &mut Findings) {
     match value {
         Value::Null => {}
         Value::Object(map) => {
@@ -114,84 +104,5 @@ pub(super) fn pps(object: &Value, findings: &mut Findings) {
             PPS_FIELDS.join(", ")
         );
         findings.push(Finding::warning(field, message));
-    }
-}
-
-pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
-    let (spec, status) = (&object["spec"], &object["status"]);
-    if status["currentRevision"] != status["updateRevision"] {
-        let message = "its rolling update is not finished: all its Pods count as updated";
-        findings.push(Finding::warning("status.currentRevision", message));
-    }
-    if !spec.is_object() {
-        findings.push(Finding::wrong("spec", spec, "set selector and template"));
-        return;
-    }
-    let at = |path: &str| path.split('.').fold(spec, |value, field| &value[field]);
-    let mut wrong = |path: &str, remedy: &str| {
-        findings.push(Finding::wrong(&format!("spec.{path}"), at(path), remedy));
-    };
-    for path in [
-        "replicas",
-        "ordinals.start",
-        "updateStrategy.rollingUpdate.partition",
-    ] {
-        if !at(path).is_null() && !at(path).is_u64() {
-            wrong(path, "use 0 or a larger whole number");
-        }
-    }
-    for (path, [one, other]) in [
-        ("podManagementPolicy", ["OrderedReady", "Parallel"]),
-        ("updateStrategy.type", ["RollingUpdate", "OnDelete"]),
-    ] {
-        if !at(path).is_null() && at(path) != one && at(path) != other {
-            wrong(path, &format!("use {one} or {other}"));
-        }
-    }
-    if !at("template.spec").is_object() {
-        wrong("template.spec", "describe the Pods, with their containers");
-    }
-    if !at("template.metadata").is_null() && !at("template.metadata").is_object() {
-        wrong("template.metadata", "use a map");
-    }
-    if let Some(wanted) = at("selector.matchLabels").as_object() {
-        let labels = at("template.metadata.labels");
-        if let Some((key, value)) = wanted
-            .iter()
-            .find(|(key, value)| labels[key.as_str()] != **value)
-        {
-            let remedy = "the labels of spec.template.metadata.labels must match the selector";
-            let field = format!("spec.selector.matchLabels.{}", shorten(key));
-            findings.push(Finding::wrong(&field, value, remedy));
-        }
-    } else if list(at("selector.matchExpressions")).next().is_none()
-        || !at("selector.matchLabels").is_null()
-    {
-        wrong(
-            "selector.matchLabels",
-            "use the labels of spec.template.metadata.labels",
-        );
-    }
-    for field in ["labels", "annotations"] {
-        let path = format!("template.metadata.{field}");
-        strings(&format!("spec.{path}"), at(&path), findings);
-    }
-    for path in UNSIMULATED {
-        let harmless = [
-            Value::Null,
-            json!(false),
-            json!({}),
-            json!(0),
-            json!("ReCreate"),
-        ];
-        let is_one = path.ends_with("maxUnavailable") && *at(path) == 1;
-        if !is_one && !harmless.contains(at(path)) {
-            let field = format!("spec.{path}");
-            let message = format!(
-                "{field} is not simulated: Pods are created again one at a time, and each is \
-                 Ready at once"
-            );
-            findings.push(Finding::warning(field, message));
-        }
     }
 }
