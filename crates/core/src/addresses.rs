@@ -42,12 +42,16 @@ pub fn addresses_in(value: &str) -> Vec<IpAddr> {
             .map(|item| item.trim().to_owned())
             .collect()
     });
-    let address = |item: &String| item.split('/').next().unwrap_or_default().parse().ok();
     listed
         .iter()
-        .map(address)
+        .map(|item| parse_address(item))
         .collect::<Option<_>>()
         .unwrap_or_default()
+}
+
+/// An address, with or without the length of a prefix.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    text.split('/').next()?.parse().ok()
 }
 
 /// Whether a Pod has another value of a recorded annotation, or, if the value is addresses, none of

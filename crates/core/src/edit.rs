@@ -194,31 +194,15 @@ impl Object<'_> {
         pps: &Value,
         states: BTreeMap<String, Option<PodState>>,
     ) -> Result<Option<Edit>, EditError> {
-        let mut changes = BTreeMap::new();
-        for (pod, after) in states {
-            let before = self.entries.get(&pod).cloned();
-            if before != after {
-                changes.insert(pod, Change { before, after });
-            }
-        }
+        let changes = self.changes(states);
         if changes.is_empty() {
             return Ok(None);
         }
         let (Some(uid), Some(resource_version)) = (self.uid, self.resource_version) else {
             return Err(EditError::Unguarded);
         };
-        let before = (self.entries.len(), self.size());
-        for (pod, change) in &changes {
-            match &change.after {
-                Some(state) => {
-                    check::state(pod, state)?;
-                    self.entries.insert(pod.clone(), state.clone());
-                }
-                None => {
-                    self.entries.remove(pod);
-                }
-            }
-        }
+        let before = self.stored_size();
+        self.apply(&changes)?;
         check::object(pps, &self, before)?;
         let mut status = if self.is_compact {
             self.bucket_patch(&changes)
@@ -230,17 +214,7 @@ impl Object<'_> {
         if pps["status"]["recorded"].is_number() && pps["status"]["recorded"] != recorded {
             status.insert("recorded".into(), recorded);
         }
-        let mut body = guarded_patch(uid, resource_version, &status);
-        if self.is_compact {
-            body = compact_patch(&body);
-            if let Some(operations) = body.as_array_mut().filter(|_| !self.has_buckets) {
-                // After the test of the version.
-                operations.insert(
-                    1,
-                    json!({"op": "add", "path": "/status/packed/buckets", "value": {}}),
-                );
-            }
-        }
+        let body = self.body(guarded_patch(uid, resource_version, &status));
         Ok(Some(Edit {
             changes,
             status: status.into(),
@@ -248,20 +222,64 @@ impl Object<'_> {
         }))
     }
 
+    /// The Pods whose states would change.
+    fn changes(&self, states: BTreeMap<String, Option<PodState>>) -> BTreeMap<String, Change> {
+        let mut changes = BTreeMap::new();
+        for (pod, after) in states {
+            let before = self.entries.get(&pod).cloned();
+            if before != after {
+                changes.insert(pod, Change { before, after });
+            }
+        }
+        changes
+    }
+
+    fn apply(&mut self, changes: &BTreeMap<String, Change>) -> Result<(), EditError> {
+        for (pod, change) in changes {
+            match &change.after {
+                Some(state) => {
+                    check::state(pod, state)?;
+                    self.entries.insert(pod.clone(), state.clone());
+                }
+                None => {
+                    self.entries.remove(pod);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The body of a merge patch, in the form that suits the form of the object.
+    fn body(&self, merge_patch: Value) -> Value {
+        if !self.is_compact {
+            return merge_patch;
+        }
+        let mut body = compact_patch(&merge_patch);
+        if let Some(operations) = body.as_array_mut().filter(|_| !self.has_buckets) {
+            // After the test of the version.
+            operations.insert(
+                1,
+                json!({"op": "add", "path": "/status/packed/buckets", "value": {}}),
+            );
+        }
+        body
+    }
+
     /// The buckets of the changed Pods. What `podStates` has of their Pods is removed there.
     fn bucket_patch(&self, changes: &BTreeMap<String, Change>) -> Map<String, Value> {
         let buckets: BTreeSet<Bucket> = changes.keys().map(|pod| Bucket::of(pod)).collect();
         let rows = self.rows();
-        let text = |bucket| rows.get(bucket).map(|rows| write_bucket(rows));
-        let texts: Map<String, Value> = buckets
-            .iter()
-            .map(|bucket| (bucket.to_string(), text(bucket).into()))
-            .collect();
-        let overlaid = self
+        let mut texts = Map::new();
+        for bucket in &buckets {
+            let text = rows.get(bucket).map(|rows| write_bucket(rows));
+            texts.insert(bucket.to_string(), text.into());
+        }
+        let overlaid: Map<String, Value> = self
             .overlaid
             .iter()
-            .filter(|pod| buckets.contains(&Bucket::of(pod)));
-        let overlaid: Map<String, Value> = overlaid.map(|pod| (pod.clone(), Value::Null)).collect();
+            .filter(|pod| buckets.contains(&Bucket::of(pod)))
+            .map(|pod| (pod.clone(), Value::Null))
+            .collect();
         let mut status = Map::from_iter([("packed".to_owned(), json!({"buckets": texts}))]);
         if !overlaid.is_empty() {
             status.insert("podStates".into(), overlaid.into());

@@ -63,19 +63,14 @@ pub fn governing<'a, T>(
     candidates: impl IntoIterator<Item = (Candidate<'a>, T)>,
 ) -> Option<T> {
     let second = second_name(workload);
-    let living = candidates
+    candidates
         .into_iter()
-        .filter(|(pps, _)| may_govern(workload, pps.target, pps.is_terminating));
-    let precedence = |pps: &Candidate<'a>| {
-        (
-            pps.name != workload.name,
-            pps.name != second,
-            pps.created,
-            pps.name,
-        )
-    };
-    living
-        .min_by_key(|(pps, _)| precedence(pps))
+        .filter(|(pps, _)| may_govern(workload, pps.target, pps.is_terminating))
+        .min_by_key(|(pps, _)| {
+            let has_own_name = pps.name == workload.name;
+            let has_second_name = pps.name == second;
+            (!has_own_name, !has_second_name, pps.created, pps.name)
+        })
         .map(|(_, known_as)| known_as)
 }
 

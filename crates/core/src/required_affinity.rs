@@ -9,9 +9,16 @@ use crate::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_KEPT_AFFINITY_ITEMS};
 /// The part of a Pod's required node affinity that lists values of node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredAffinity {
-    /// The requirements `key In values` of each node selector term. A node must match all
-    /// requirements of at least one term.
-    terms: Vec<Vec<(String, Vec<String>)>>,
+    /// The requirements of each node selector term. A node must match all requirements of at least
+    /// one term.
+    terms: Vec<Vec<Requirement>>,
+}
+
+/// `key In values`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    values: Vec<String>,
 }
 
 /// Reads a Pod's `spec.affinity`. A field that is missing or `null` counts as empty.
@@ -45,30 +52,31 @@ impl<'de> Deserialize<'de> for RequiredAffinity {
             operator: String,
             values: Option<Vec<String>>,
         }
+        impl Term {
+            fn requirements(self) -> Vec<Requirement> {
+                let expressions = self.match_expressions.unwrap_or_default();
+                expressions
+                    .into_iter()
+                    .filter(|expression| expression.operator == "In")
+                    .map(|expression| Requirement {
+                        key: expression.key,
+                        values: expression.values.unwrap_or_default(),
+                    })
+                    .collect()
+            }
+        }
         let affinity = Option::<Affinity>::deserialize(deserializer)?;
         let selector = affinity.and_then(|affinity| affinity.node_affinity?.required);
         let terms = selector
             .and_then(|selector| selector.node_selector_terms)
             .unwrap_or_default();
-        let requirements = |term: Term| {
-            let expressions = term.match_expressions.unwrap_or_default().into_iter();
-            let listed = expressions.filter(|expression| expression.operator == "In");
-            listed
-                .map(|expression| (expression.key, expression.values.unwrap_or_default()))
-                .collect()
-        };
         Ok(Self {
-            terms: terms.into_iter().map(requirements).collect(),
+            terms: terms.into_iter().map(Term::requirements).collect(),
         })
     }
 }
 
 impl RequiredAffinity {
-    /// One with these terms. Each has the requirements `key In values`, and no others.
-    pub fn new(terms: Vec<Vec<(String, Vec<String>)>>) -> Self {
-        Self { terms }
-    }
-
     /// Whether the Pod requires nothing of its node.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
@@ -76,14 +84,12 @@ impl RequiredAffinity {
 
     /// Whether it is so large that it cannot be kept.
     pub fn exceeds_limits(&self) -> bool {
-        let expressions = || self.terms.iter().flatten();
-        let values = || expressions().flat_map(|(_, values)| values);
-        let items = self.terms.len() + expressions().count() + values().count();
-        let bytes = expressions()
-            .map(|(key, _)| key)
-            .chain(values())
-            .map(String::len)
-            .sum::<usize>();
+        let mut items = self.terms.len();
+        let mut bytes = 0;
+        for Requirement { key, values } in self.terms.iter().flatten() {
+            items += 1 + values.len();
+            bytes += key.len() + values.iter().map(String::len).sum::<usize>();
+        }
         items > MAX_KEPT_AFFINITY_ITEMS || bytes > MAX_KEPT_AFFINITY_BYTES
     }
 
@@ -95,7 +101,7 @@ impl RequiredAffinity {
     pub fn exclude<'a>(&self, keys: &[&str], label: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.terms.is_empty()
             && self.terms.iter().all(|term| {
-                term.iter().any(|(key, values)| {
+                term.iter().any(|Requirement { key, values }| {
                     keys.contains(&key.as_str())
                         && !label(key).is_some_and(|value| values.iter().any(|one| one == value))
                 })
@@ -104,15 +110,19 @@ impl RequiredAffinity {
 
     /// Label selectors that together select every node which it does not [exclude](Self::exclude).
     pub fn node_selectors(&self, keys: &[&str]) -> BTreeSet<String> {
-        let selector = |term: &Vec<(String, Vec<String>)>| {
-            let named = term.iter().filter(|(key, _)| keys.contains(&key.as_str()));
-            named
-                .map(|(key, values)| format!("{key} in ({})", values.join(",")))
-                .collect::<Vec<_>>()
-                .join(",")
-        };
-        self.terms.iter().map(selector).collect()
+        self.terms
+            .iter()
+            .map(|term| label_selector(term, keys))
+            .collect()
     }
+}
+
+fn label_selector(term: &[Requirement], keys: &[&str]) -> String {
+    let named = term.iter().filter(|one| keys.contains(&one.key.as_str()));
+    named
+        .map(|one| format!("{} in ({})", one.key, one.values.join(",")))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]

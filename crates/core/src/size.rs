@@ -39,12 +39,16 @@ fn map<'a>(name: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> usize
 
 /// A string as Go encodes it in JSON.
 fn text(text: &str) -> usize {
-    let more = |byte: u8| match byte {
+    2 + text.len() + text.bytes().map(escape_length).sum::<usize>()
+}
+
+/// How many bytes Go adds to a byte, to escape it.
+fn escape_length(byte: u8) -> usize {
+    match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
         b'<' | b'>' | b'&' | 0..=0x1f => 5,
         _ => 0,
-    };
-    2 + text.len() + text.bytes().map(more).sum::<usize>()
+    }
 }
 
 /// An object is nearly full from this percentage on.

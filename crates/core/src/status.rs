@@ -2,6 +2,8 @@
 //!
 //! A patch holds only what changes, so its size depends on the change and not on the object.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::packed;
@@ -23,34 +25,26 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
         let name = Some(after.node_name.as_str()).filter(|name| !name.is_empty());
         patch.insert("nodeName".into(), name.into());
     }
-    let maps = [
-        (
-            "nodeTopologyLabels",
-            &before.node_topology_labels,
-            &after.node_topology_labels,
-        ),
-        ("annotations", &before.annotations, &after.annotations),
-    ];
-    for (field, before, after) in maps {
-        if after.is_empty() && !before.is_empty() {
-            patch.insert(field.into(), Value::Null);
-            continue;
-        }
-        let mut changes = Map::new();
-        for key in before.keys().filter(|key| !after.contains_key(*key)) {
-            changes.insert(key.clone(), Value::Null);
-        }
-        for (key, value) in after
-            .iter()
-            .filter(|(key, value)| before.get(*key) != Some(value))
-        {
+    let labels = map_patch(&before.node_topology_labels, &after.node_topology_labels);
+    patch.extend(labels.map(|labels| ("nodeTopologyLabels".to_owned(), labels)));
+    let annotations = map_patch(&before.annotations, &after.annotations);
+    patch.extend(annotations.map(|annotations| ("annotations".to_owned(), annotations)));
+    Some(patch.into())
+}
+
+/// The merge patch for a map: none if nothing changes, `null` if the map becomes empty.
+fn map_patch(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Option<Value> {
+    if after.is_empty() && !before.is_empty() {
+        return Some(Value::Null);
+    }
+    let removed = before.keys().filter(|key| !after.contains_key(*key));
+    let mut changes: Map<String, Value> = removed.map(|key| (key.clone(), Value::Null)).collect();
+    for (key, value) in after {
+        if before.get(key) != Some(value) {
             changes.insert(key.clone(), value.clone().into());
         }
-        if !changes.is_empty() {
-            patch.insert(field.into(), changes.into());
-        }
     }
-    Some(patch.into())
+    (!changes.is_empty()).then(|| changes.into())
 }
 
 /// The body of a status patch for the object with this UID and resource version. If either has
@@ -69,23 +63,20 @@ pub fn compact_patch(patch: &Value) -> Value {
         operations.extend(set("/metadata", field, value));
     }
     for (field, value) in patch["status"].as_object().into_iter().flatten() {
-        let (parent, fields) = match (field.as_str(), value) {
-            ("packed", value) => ("/status/packed/buckets", value["buckets"].as_object()),
-            ("podStates", Value::Object(pods)) => ("/status/podStates", Some(pods)),
-            _ => ("", None),
-        };
-        match fields {
-            Some(fields) => {
-                operations.extend(
-                    fields
-                        .iter()
-                        .flat_map(|(field, value)| set(parent, field, value)),
-                );
-            }
-            None => operations.extend(set("/status", field, value)),
-        }
+        operations.extend(match (field.as_str(), value, &value["buckets"]) {
+            ("packed", _, Value::Object(buckets)) => set_all("/status/packed/buckets", buckets),
+            ("podStates", Value::Object(pods), _) => set_all("/status/podStates", pods),
+            _ => set("/status", field, value),
+        });
     }
     operations.into()
+}
+
+fn set_all(parent: &str, fields: &Map<String, Value>) -> Vec<Value> {
+    fields
+        .iter()
+        .flat_map(|(field, value)| set(parent, field, value))
+        .collect()
 }
 
 /// Sets a field, or removes it if the value is null, whether it is there or not.

@@ -46,11 +46,9 @@ impl UpdateStrategy {
         }
         let partition = &strategy["rollingUpdate"]["partition"];
         let replicas = spec["replicas"].as_u64().unwrap_or(1);
-        let share = || partition.as_str()?.strip_suffix('%')?.parse::<u64>().ok();
-        let part = |share: u64| share.saturating_mul(replicas).div_ceil(100);
         let held_back = partition
             .as_u64()
-            .or_else(|| share().map(part))
+            .or_else(|| share_of(replicas, partition.as_str()?))
             .unwrap_or_default();
         let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
         Self::RollingUpdate {
@@ -71,6 +69,12 @@ impl UpdateStrategy {
     pub fn replaces(self, ordinal: u64) -> bool {
         self != Self::OnDelete && self.successor(ordinal) == Revision::Update
     }
+}
+
+/// A share of the replicas, such as `30%`.
+fn share_of(replicas: u64, share: &str) -> Option<u64> {
+    let percent: u64 = share.strip_suffix('%')?.parse().ok()?;
+    Some(percent.saturating_mul(replicas).div_ceil(100))
 }
 
 /// The name of the revision from which a workload re-creates its Pod of this name; `None` if its

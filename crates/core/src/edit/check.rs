@@ -1,10 +1,12 @@
 //! States that cannot be recorded: the API server would refuse them, or each Pod into which they
 //! are injected.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::error::EditError;
-use super::read::Object;
+use super::read::{Object, StoredSize};
 use crate::json::shorten;
 use crate::limits::{
     MAX_ANNOTATION_VALUE_LENGTH, MAX_ANNOTATIONS, MAX_BUCKET_LENGTH, MAX_POD_STATES,
@@ -20,51 +22,62 @@ const OVERHEAD: usize = 2 * 1024;
 
 /// Checks a state that is to be recorded for a Pod.
 pub(super) fn state(pod: &str, state: &PodState) -> Result<(), EditError> {
-    let invalid = |reason: String| {
-        Err(EditError::Invalid {
+    check_names(pod, state)
+        .and_then(|()| check_labels(&state.node_topology_labels))
+        .and_then(|()| check_annotations(&state.annotations))
+        .map_err(|reason| EditError::Invalid {
             pod: shorten(pod),
             reason,
         })
-    };
+}
+
+fn check_names(pod: &str, state: &PodState) -> Result<(), String> {
     if !is_dns_subdomain(pod) {
-        return invalid("no Pod can have this name".into());
+        return Err("no Pod can have this name".into());
     }
-    if !state.node_name.is_empty() && !is_dns_subdomain(&state.node_name) {
-        return invalid(format!(
-            "no node can have the name {:?}",
-            shorten(&state.node_name)
-        ));
+    let node = &state.node_name;
+    if !node.is_empty() && !is_dns_subdomain(node) {
+        return Err(format!("no node can have the name {:?}", shorten(node)));
     }
-    let counts = [
-        (
-            "labels",
-            state.node_topology_labels.len(),
-            MAX_RECORDED_LABELS,
-        ),
-        ("annotations", state.annotations.len(), MAX_ANNOTATIONS),
-    ];
-    if let Some((what, count, max)) = counts.into_iter().find(|(_, count, max)| count > max) {
-        return invalid(format!(
+    check_count(
+        "labels",
+        state.node_topology_labels.len(),
+        MAX_RECORDED_LABELS,
+    )?;
+    check_count("annotations", state.annotations.len(), MAX_ANNOTATIONS)
+}
+
+fn check_count(what: &str, count: usize, max: usize) -> Result<(), String> {
+    if count > max {
+        return Err(format!(
             "it has {count} {what}, and at most {max} are allowed"
         ));
     }
-    for (key, value) in &state.node_topology_labels {
+    Ok(())
+}
+
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+    for (key, value) in labels {
         if !is_label_key(key) {
-            return invalid(format!("{:?} can be no label's key", shorten(key)));
+            return Err(format!("{:?} can be no label's key", shorten(key)));
         }
         if !is_label_value(value) {
-            return invalid(format!(
+            return Err(format!(
                 "label {key} cannot have the value {:?}",
                 shorten(value)
             ));
         }
     }
-    for (key, value) in &state.annotations {
+    Ok(())
+}
+
+fn check_annotations(annotations: &BTreeMap<String, String>) -> Result<(), String> {
+    for (key, value) in annotations {
         if !is_annotation_key(key) {
-            return invalid(format!("{:?} can be no annotation's key", shorten(key)));
+            return Err(format!("{:?} can be no annotation's key", shorten(key)));
         }
         if value.len() > MAX_ANNOTATION_VALUE_LENGTH {
-            return invalid(format!(
+            return Err(format!(
                 "annotation {key} has {} bytes, and at most {MAX_ANNOTATION_VALUE_LENGTH} are \
                  allowed",
                 value.len()
@@ -74,20 +87,20 @@ pub(super) fn state(pod: &str, state: &PodState) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Checks the number of an object's states after an edit, and their size. `before` has number and
-/// size before the edit: an object that does not grow is always allowed.
-pub(super) fn object(
-    pps: &Value,
-    after: &Object<'_>,
-    before: (usize, usize),
-) -> Result<(), EditError> {
-    let states = after.entries.len();
-    if states > MAX_POD_STATES && states > before.0 {
+/// Checks the number of an object's states after an edit, and their size. An object that does not
+/// grow is always allowed.
+pub(super) fn object(pps: &Value, after: &Object<'_>, before: StoredSize) -> Result<(), EditError> {
+    let StoredSize { states, bytes } = after.stored_size();
+    if states > MAX_POD_STATES && states > before.states {
         return Err(EditError::TooMany { states });
     }
-    let size = after.size();
-    if size <= before.1 {
+    if bytes <= before.bytes {
         return Ok(());
+    }
+    // Readers refuse to unpack more.
+    let unpacked = after.plain_size();
+    if after.is_compact && unpacked > MAX_UNPACKED_LENGTH {
+        return Err(EditError::TooLarge { bytes: unpacked });
     }
     let others = [
         &pps["spec"],
@@ -95,17 +108,8 @@ pub(super) fn object(
         &pps["metadata"]["labels"],
         &pps["metadata"]["annotations"],
     ];
-    let bytes = size
-        + OVERHEAD
-        + others
-            .map(|other| other.to_string().len())
-            .iter()
-            .sum::<usize>();
-    let unpacked = after.plain_size();
-    // Readers refuse to unpack more.
-    if after.is_compact && unpacked > MAX_UNPACKED_LENGTH {
-        return Err(EditError::TooLarge { bytes: unpacked });
-    }
+    let others: usize = others.iter().map(|other| other.to_string().len()).sum();
+    let bytes = bytes + OVERHEAD + others;
     if bytes > DEFAULT_LIMIT {
         Err(EditError::TooLarge { bytes })
     } else {

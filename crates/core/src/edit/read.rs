@@ -65,19 +65,21 @@ impl<'a> Object<'a> {
         if hides_states(pps) {
             return Err(EditError::Hidden);
         }
-        let field = |name: &str| {
-            pps["metadata"][name]
-                .as_str()
-                .filter(|text| !text.is_empty())
-        };
         Ok(Self {
-            uid: field("uid"),
-            resource_version: field("resourceVersion"),
+            uid: text(&pps["metadata"]["uid"]),
+            resource_version: text(&pps["metadata"]["resourceVersion"]),
             entries,
             is_compact,
             has_buckets: packed["buckets"].is_object(),
             overlaid,
         })
+    }
+
+    pub(super) fn stored_size(&self) -> StoredSize {
+        StoredSize {
+            states: self.entries.len(),
+            bytes: self.size(),
+        }
     }
 
     /// About what the entries take in `podStates`, in bytes.
@@ -111,6 +113,19 @@ impl<'a> Object<'a> {
         }
         buckets
     }
+}
+
+/// How much is recorded in an object.
+#[derive(Clone, Copy)]
+pub(super) struct StoredSize {
+    pub(super) states: usize,
+    /// About what the entries take in the stored object.
+    pub(super) bytes: usize,
+}
+
+/// A text that is not empty.
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
 }
 
 fn plain_size(pod: &str, state: &PodState) -> usize {

@@ -42,27 +42,22 @@ impl Bucket {
 
     /// The bucket of this name.
     pub fn parse(name: &str) -> Option<Self> {
-        let bucket = match name.strip_prefix(BY_ORDINAL) {
-            Some(first) => {
-                number(first).filter(|first: &u32| first.is_multiple_of(ORDINALS))? / ORDINALS
-            }
-            None => {
-                ORDINAL_BUCKETS
-                    + number(name.strip_prefix(BY_HASH)?)
-                        .filter(|hash: &u32| *hash < HASH_BUCKETS)?
-            }
-        };
-        (name.starts_with(BY_HASH) || bucket < ORDINAL_BUCKETS).then_some(Self(bucket))
+        if let Some(first) = name.strip_prefix(BY_ORDINAL) {
+            let first: u32 = number(first)?;
+            let bucket = first / ORDINALS;
+            let is_bucket = first.is_multiple_of(ORDINALS) && bucket < ORDINAL_BUCKETS;
+            return is_bucket.then_some(Self(bucket));
+        }
+        let hash: u32 = number(name.strip_prefix(BY_HASH)?)?;
+        (hash < HASH_BUCKETS).then(|| Self(ORDINAL_BUCKETS + hash))
     }
 }
 
 impl fmt::Display for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.0;
-        let (kind, number) = match number.checked_sub(ORDINAL_BUCKETS) {
-            None => (BY_ORDINAL, number * ORDINALS),
-            Some(hash) => (BY_HASH, hash),
-        };
-        write!(f, "{kind}{number}")
+        match self.0.checked_sub(ORDINAL_BUCKETS) {
+            None => write!(f, "{BY_ORDINAL}{}", self.0 * ORDINALS),
+            Some(hash) => write!(f, "{BY_HASH}{hash}"),
+        }
     }
 }

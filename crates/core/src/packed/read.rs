@@ -13,15 +13,15 @@ use crate::pps::PodState;
 
 /// The state of one Pod in the text of its bucket.
 pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, Damaged> {
-    let damaged = |reason| Damaged::at(bucket, reason);
-    let table = Table::read(text).map_err(damaged)?;
+    find_row(text, pod).map_err(|reason| Damaged::at(bucket, reason))
+}
+
+fn find_row(text: &str, pod: &str) -> Result<Option<PodState>, String> {
     let mut found = None;
-    for row in table.rows() {
-        let row = row.map_err(damaged)?;
-        if row.is_of(pod).map_err(damaged)?
-            && found.replace(row.state().map_err(damaged)?).is_some()
-        {
-            return Err(damaged(row.error("repeats a Pod")));
+    for row in Table::read(text)?.rows() {
+        let row = row?;
+        if row.is_of(pod)? && found.replace(row.state()?).is_some() {
+            return Err(row.error("repeats a Pod"));
         }
     }
     Ok(found)
@@ -44,27 +44,32 @@ pub fn read_states(
     bucket: Bucket,
     text: &str,
     length: &mut usize,
-    mut take: impl FnMut(String, PodState) -> bool,
+    take: impl FnMut(String, PodState) -> bool,
 ) -> Result<(), Damaged> {
-    let damaged = |reason| Damaged::at(bucket, reason);
-    let table = Table::read(text).map_err(damaged)?;
-    for row in table.rows() {
-        let row = row.map_err(damaged)?;
-        let pod = row.name(0).map_err(damaged)?;
+    read_rows(bucket, text, length, take).map_err(|reason| Damaged::at(bucket, reason))
+}
+
+fn read_rows(
+    bucket: Bucket,
+    text: &str,
+    length: &mut usize,
+    mut take: impl FnMut(String, PodState) -> bool,
+) -> Result<(), String> {
+    for row in Table::read(text)?.rows() {
+        let row = row?;
+        let pod = row.name(0)?;
         if Bucket::of(&pod) != bucket {
-            return Err(damaged(
-                row.error("has a Pod that belongs into another bucket"),
-            ));
+            return Err(row.error("has a Pod that belongs into another bucket"));
         }
-        let state = row.state().map_err(damaged)?;
+        let state = row.state()?;
         *length += pod.len() + length_of(&state);
         if *length > MAX_UNPACKED_LENGTH {
-            return Err(damaged(format!(
+            return Err(format!(
                 "the object's states have more than {MAX_UNPACKED_LENGTH} bytes"
-            )));
+            ));
         }
         if !take(pod, state) {
-            return Err(damaged(row.error("repeats a Pod")));
+            return Err(row.error("repeats a Pod"));
         }
     }
     Ok(())
@@ -157,23 +162,24 @@ impl<'a> Table<'a> {
 
 impl<'a> Column<'a> {
     fn read(at: usize, word: &'a str) -> Option<Self> {
-        let (kind, rest) = match (at, word.strip_prefix(LABEL)) {
-            (0 | 1, _) => (Kind::Name, word),
-            (_, Some(rest)) => (Kind::Label, rest),
-            (_, None) => (Kind::Annotation, word.strip_prefix(ANNOTATION)?),
-        };
-        let (key, affixes) = if kind == Kind::Name {
-            ("", rest)
-        } else {
-            rest.split_once('=')?
-        };
+        if at < 2 {
+            return Self::of(Kind::Name, "", word);
+        }
+        if let Some(label) = word.strip_prefix(LABEL) {
+            let (key, affixes) = label.split_once('=')?;
+            return Self::of(Kind::Label, key, affixes);
+        }
+        let (key, affixes) = word.strip_prefix(ANNOTATION)?.split_once('=')?;
+        Self::of(Kind::Annotation, key, affixes)
+    }
+
+    fn of(kind: Kind, key: &'a str, affixes: &'a str) -> Option<Self> {
         let (prefix, suffix) = affixes.split_once('*').unwrap_or((affixes, ""));
-        let affix = |word| unescape(word).filter(|affix| is_short(affix));
         Some(Self {
             kind,
             key: unescape(key)?,
-            prefix: affix(prefix)?,
-            suffix: affix(suffix)?,
+            prefix: read_affix(prefix)?,
+            suffix: read_affix(suffix)?,
         })
     }
 
@@ -190,6 +196,10 @@ impl<'a> Column<'a> {
             .and_then(|rest| rest.strip_suffix(&*self.suffix));
         Some(rest == Some(&*cell))
     }
+}
+
+fn read_affix(word: &str) -> Option<Cow<'_, str>> {
+    unescape(word).filter(|affix| is_short(affix))
 }
 
 impl<'t, 'a> Row<'t, 'a> {

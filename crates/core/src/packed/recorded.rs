@@ -33,18 +33,17 @@ pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Dam
     let Some(status) = fields(status, "status")? else {
         return Ok(None);
     };
-    let field = |name: &str| status.get(name).unwrap_or(&Value::Null);
-    let plain = fields(field("podStates"), "status.podStates")?;
+    let plain = fields(field(status, "podStates"), "status.podStates")?;
     if let Some(state) = plain.and_then(|states| states.get(pod))
         && let Some(state) = plain_state(pod, state)?
     {
         return Ok(Some(state));
     }
-    let Some(packed) = fields(field("packed"), "status.packed")? else {
+    let Some(packed) = fields(field(status, "packed"), "status.packed")? else {
         return Ok(None);
     };
     check_version(packed.get("version").and_then(Value::as_i64))?;
-    let buckets = packed.get("buckets").unwrap_or(&Value::Null);
+    let buckets = field(packed, "buckets");
     let Some(buckets) = fields(buckets, "status.packed.buckets")? else {
         return Ok(None);
     };
@@ -54,6 +53,11 @@ pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Dam
         Some(Value::String(text)) => find(bucket, text, pod),
         Some(_) => Err(Damaged::at(bucket, "it is no text")),
     }
+}
+
+/// A field; null if it is missing.
+fn field<'a>(object: &'a Map<String, Value>, name: &str) -> &'a Value {
+    object.get(name).unwrap_or(&Value::Null)
 }
 
 /// Reads the state of a Pod in `status.podStates`.

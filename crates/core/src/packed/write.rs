@@ -1,6 +1,6 @@
 //! Writes a bucket.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, SPECIAL, escape, is_short, write_cell};
 use crate::pps::PodState;
@@ -24,18 +24,19 @@ pub struct Row<'a> {
 impl<'a> Row<'a> {
     /// The row of a state.
     pub fn of(pod: &'a str, state: &'a PodState) -> Self {
-        let [labels, annotations] = [&state.node_topology_labels, &state.annotations].map(|map| {
-            map.iter()
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect()
-        });
         Self {
             pod,
             node: &state.node_name,
-            labels,
-            annotations,
+            labels: pairs(&state.node_topology_labels),
+            annotations: pairs(&state.annotations),
         }
     }
+}
+
+fn pairs(map: &BTreeMap<String, String>) -> Pairs<'_> {
+    map.iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect()
 }
 
 /// The text of a bucket with these states. The same states in another order give the same text.
@@ -107,10 +108,21 @@ enum Cell<'a> {
     Value(&'a str),
 }
 
+impl<'a> Cell<'a> {
+    fn value(self) -> Option<&'a str> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::SameAsNode => None,
+        }
+    }
+}
+
 struct Column<'a> {
     cells: Vec<Cell<'a>>,
-    /// Bytes at the beginning and at the end of each value that stand in the first line.
-    common: (usize, usize),
+    /// Bytes at the beginning of each value that stand in the first line.
+    prefix_length: usize,
+    /// Bytes at the end of each value that stand in the first line.
+    suffix_length: usize,
 }
 
 impl<'a> Column<'a> {
@@ -122,14 +134,10 @@ impl<'a> Column<'a> {
         text: &mut String,
     ) -> Self {
         let cells: Vec<Cell<'a>> = cells.collect();
-        let values = || {
-            cells.iter().filter_map(|cell| match cell {
-                Cell::Value(value) => Some(*value),
-                Cell::Absent | Cell::SameAsNode => None,
-            })
-        };
-        let [prefix, suffix] = <[&str; 2]>::from(affixes(values))
-            .map(|affix| if is_short(affix) { affix } else { "" });
+        let values: Vec<&str> = cells.iter().filter_map(|cell| cell.value()).collect();
+        let Affixes { prefix, suffix } = Affixes::of(&values);
+        let prefix = if is_short(prefix) { prefix } else { "" };
+        let suffix = if is_short(suffix) { suffix } else { "" };
         text.push(' ');
         text.push_str(kind);
         if let Some(key) = key {
@@ -137,12 +145,15 @@ impl<'a> Column<'a> {
             text.push('=');
         }
         escape(prefix, SPECIAL, text);
-        if values().any(|value| value.len() > prefix.len()) || prefix.is_empty() {
+        if prefix.is_empty() || values.iter().any(|value| value.len() > prefix.len()) {
             text.push('*');
             escape(suffix, SPECIAL, text);
         }
-        let common = (prefix.len(), suffix.len());
-        Self { cells, common }
+        Self {
+            prefix_length: prefix.len(),
+            suffix_length: suffix.len(),
+            cells,
+        }
     }
 
     fn write(&self, row: usize, text: &mut String) {
@@ -150,47 +161,75 @@ impl<'a> Column<'a> {
             Cell::Absent => text.push_str(ABSENT),
             Cell::SameAsNode => text.push_str(SAME_AS_NODE),
             Cell::Value(value) => {
-                write_cell(&value[self.common.0..value.len() - self.common.1], text);
+                let end = value.len() - self.suffix_length;
+                write_cell(&value[self.prefix_length..end], text);
             }
         }
     }
 }
 
 /// What all values begin and end with: all of it if they are equal, else whole words.
-fn affixes<'a, I: Iterator<Item = &'a str>>(values: impl Fn() -> I) -> (&'a str, &'a str) {
-    let Some(first) = values().next() else {
-        return ("", "");
-    };
-    if values().all(|value| value == first) {
-        return (first, "");
+struct Affixes<'a> {
+    prefix: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Affixes<'a> {
+    fn of(values: &[&'a str]) -> Self {
+        let Some(first) = values.first() else {
+            return Self {
+                prefix: "",
+                suffix: "",
+            };
+        };
+        if values.iter().all(|value| value == first) {
+            return Self {
+                prefix: first,
+                suffix: "",
+            };
+        }
+        let prefix = words_prefix(first, values);
+        let rests: Vec<&str> = values.iter().map(|value| &value[prefix..]).collect();
+        let suffix = words_suffix(&first[prefix..], &rests);
+        Self {
+            prefix: &first[..prefix],
+            suffix: &first[first.len() - suffix..],
+        }
     }
-    let bytes = first.as_bytes();
-    let length = |value: &str| {
-        bytes
-            .iter()
-            .zip(value.as_bytes())
-            .take_while(|(one, other)| one == other)
-            .count()
-    };
-    let prefix = values().map(length).min().unwrap_or_default();
-    let is_separator = |byte: u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();
-    // Cut after a separator, which is never inside a character.
-    let prefix = bytes[..prefix]
+}
+
+/// The length of the whole words that all values begin with. They end with a separator, which is
+/// never inside a character.
+fn words_prefix(first: &str, values: &[&str]) -> usize {
+    let lengths = values
+        .iter()
+        .map(|value| equal_bytes(first.bytes(), value.bytes()));
+    let common = lengths.min().unwrap_or_default();
+    first.as_bytes()[..common]
         .iter()
         .rposition(|byte| is_separator(*byte))
-        .map_or(0, |last| last + 1);
-    let length = |value: &str| {
-        let rest = bytes[prefix..]
-            .iter()
-            .rev()
-            .zip(value.as_bytes()[prefix..].iter().rev());
-        rest.take_while(|(one, other)| one == other).count()
-    };
-    let suffix = values().map(length).min().unwrap_or_default();
-    let end = &bytes[bytes.len() - suffix..];
-    let suffix = end
+        .map_or(0, |last| last + 1)
+}
+
+/// The length of the whole words that all values end with. They begin with a separator.
+fn words_suffix(first: &str, values: &[&str]) -> usize {
+    let lengths = values
+        .iter()
+        .map(|value| equal_bytes(first.bytes().rev(), value.bytes().rev()));
+    let common = lengths.min().unwrap_or_default();
+    first.as_bytes()[first.len() - common..]
         .iter()
         .position(|byte| is_separator(*byte))
-        .map_or(0, |start| suffix - start);
-    (&first[..prefix], &first[first.len() - suffix..])
+        .map_or(0, |start| common - start)
+}
+
+fn is_separator(byte: u8) -> bool {
+    byte.is_ascii() && !byte.is_ascii_alphanumeric()
+}
+
+/// How many bytes are equal from the beginning.
+fn equal_bytes(one: impl Iterator<Item = u8>, other: impl Iterator<Item = u8>) -> usize {
+    one.zip(other)
+        .take_while(|(one, other)| one == other)
+        .count()
 }

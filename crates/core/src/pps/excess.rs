@@ -1,6 +1,6 @@
 //! Which [limit](crate::limits) a spec exceeds.
 
-use super::{NodeTopologyTerm, Spec};
+use super::{Spec, TargetReference};
 use crate::limits::{
     MAX_ANNOTATIONS, MAX_API_VERSION_LENGTH, MAX_KEY_LENGTH, MAX_KIND_LENGTH, MAX_NAME_LENGTH,
     MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS,
@@ -35,77 +35,68 @@ impl Spec {
 
     /// The same for its lists only. Does not examine their items.
     pub fn exceeds_list_limits(&self) -> Option<String> {
-        let keys = |term: &NodeTopologyTerm| term.node_topology_keys.len();
         let preferred = &self.preferred_persistent_topology;
-        let required = self.required_persistent_topology.iter().map(keys).max();
-        let preferences = preferred.iter().map(|term| keys(&term.preference));
-        let (index, longest) = preferences
-            .enumerate()
-            .max_by_key(|(_, length)| *length)
-            .unzip();
-        let longest_preference = format!(
-            "preferredPersistentTopology[{}].preference.nodeTopologyKeys",
-            index.unwrap_or_default()
-        );
-        let lists = [
-            (
-                "preferredPersistentTopology",
-                Some(preferred.len()),
-                MAX_PREFERRED_TERMS,
-            ),
-            (
+        let annotations = &self.persistent_pod_annotations;
+        let required = self.required_persistent_topology.as_ref();
+        check_list(
+            "preferredPersistentTopology",
+            preferred.len(),
+            MAX_PREFERRED_TERMS,
+        )
+        .or_else(|| {
+            check_list(
                 "persistentPodAnnotations",
-                Some(self.persistent_pod_annotations.len()),
+                annotations.len(),
                 MAX_ANNOTATIONS,
-            ),
-            (
-                "requiredPersistentTopology.nodeTopologyKeys",
-                required,
-                MAX_TOPOLOGY_KEYS,
-            ),
-            (&longest_preference, longest, MAX_TOPOLOGY_KEYS),
-        ];
-        let (field, length, max) = lists
-            .into_iter()
-            .find(|(_, length, max)| *length > Some(*max))?;
-        Some(format!(
-            "spec.{field} is a list of {}: list at most {max}",
-            length?
-        ))
+            )
+        })
+        .or_else(|| {
+            let field = "requiredPersistentTopology.nodeTopologyKeys";
+            check_list(field, required?.node_topology_keys.len(), MAX_TOPOLOGY_KEYS)
+        })
+        .or_else(|| {
+            let lengths = preferred
+                .iter()
+                .map(|term| term.preference.node_topology_keys.len());
+            let (index, longest) = lengths.enumerate().max_by_key(|(_, length)| *length)?;
+            let field = format!("preferredPersistentTopology[{index}].preference.nodeTopologyKeys");
+            check_list(&field, longest, MAX_TOPOLOGY_KEYS)
+        })
     }
 
     fn exceeds_length_limits(&self) -> Option<String> {
-        let target = &self.target_ref;
-        let fields = [
-            (
-                "spec.targetRef.apiVersion",
-                target.api_version.as_str(),
-                MAX_API_VERSION_LENGTH,
-            ),
-            ("spec.targetRef.kind", &target.kind, MAX_KIND_LENGTH),
-            ("spec.targetRef.name", &target.name, MAX_NAME_LENGTH),
-        ];
-        let keys = self
-            .topology_keys()
-            .map(|key| ("a topology key of spec", key, MAX_KEY_LENGTH));
-        let annotations = &self.persistent_pod_annotations;
-        let annotations = annotations.iter().map(|annotation| {
-            (
-                "a key of spec.persistentPodAnnotations",
-                annotation.key.as_str(),
-                MAX_KEY_LENGTH,
-            )
-        });
-        let (field, length, max) = fields
-            .into_iter()
-            .chain(keys)
-            .chain(annotations)
-            .map(|(field, text, max)| (field, text.chars().count(), max))
-            .find(|(_, length, max)| length > max)?;
-        Some(format!(
-            "{field} has {length} characters: use at most {max}"
-        ))
+        let TargetReference {
+            api_version,
+            kind,
+            name,
+        } = &self.target_ref;
+        let mut annotations = self.persistent_pod_annotations.iter();
+        check_length(
+            "spec.targetRef.apiVersion",
+            api_version,
+            MAX_API_VERSION_LENGTH,
+        )
+        .or_else(|| check_length("spec.targetRef.kind", kind, MAX_KIND_LENGTH))
+        .or_else(|| check_length("spec.targetRef.name", name, MAX_NAME_LENGTH))
+        .or_else(|| {
+            let field = "a topology key of spec";
+            self.topology_keys()
+                .find_map(|key| check_length(field, key, MAX_KEY_LENGTH))
+        })
+        .or_else(|| {
+            let field = "a key of spec.persistentPodAnnotations";
+            annotations.find_map(|annotation| check_length(field, &annotation.key, MAX_KEY_LENGTH))
+        })
     }
+}
+
+fn check_list(field: &str, length: usize, max: usize) -> Option<String> {
+    (length > max).then(|| format!("spec.{field} is a list of {length}: list at most {max}"))
+}
+
+fn check_length(field: &str, text: &str, max: usize) -> Option<String> {
+    let length = text.chars().count();
+    (length > max).then(|| format!("{field} has {length} characters: use at most {max}"))
 }
 
 #[cfg(test)]

@@ -48,16 +48,20 @@ pub(super) fn has_stable_names() -> Value {
 
 /// The spec persists something, or belongs to an [alias](crate::governing).
 pub(super) fn persists_something() -> Value {
-    let list = |field: &str| format!("has(self.{field}) && size(self.{field}) > 0");
     let rule = format!(
         "has(self.requiredPersistentTopology) || {} || {} || self.targetRef.kind == '{KIND}' && \
          self.targetRef.apiVersion.startsWith('{GROUP}/')",
-        list("preferredPersistentTopology"),
-        list("persistentPodAnnotations"),
+        has_items("preferredPersistentTopology"),
+        has_items("persistentPodAnnotations"),
     );
     let message = "it persists nothing: set requiredPersistentTopology, \
                    preferredPersistentTopology or persistentPodAnnotations";
     json!([{"rule": rule, "message": message}])
+}
+
+/// An expression that is true if a list has items.
+fn has_items(field: &str) -> String {
+    format!("has(self.{field}) && size(self.{field}) > 0")
 }
 
 /// A topology has keys, under one of their two names.
