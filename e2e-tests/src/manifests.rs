@@ -213,19 +213,3 @@ fn kind_of(object: &DynamicObject) -> &str {
         .as_ref()
         .map_or("object", |types| types.kind.as_str())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_all_documents_and_unwraps_lists() {
-        let yaml = "---\nkind: A\n---\n# nothing\n---\nkind: List\nitems:\n- kind: B\n- kind: C\n";
-        let kinds: Vec<_> = parse(yaml)
-            .unwrap()
-            .iter()
-            .map(|object| object["kind"].clone())
-            .collect();
-        assert_eq!(kinds, ["A", "B", "C"]);
-    }
-}

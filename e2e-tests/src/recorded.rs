@@ -47,25 +47,3 @@ pub fn recorded_states(status: &Value) -> Result<BTreeMap<String, Value>> {
     }
     Ok(states)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_both_forms() {
-        let state = json!({"nodeName": "n", "nodeTopologyLabels": {"zone": "a"}});
-        let plain =
-            json!({"podStates": {"web-0": state, "web-1": {"nodeName": "m", "annotations": {}}}});
-        let texts = json!({"ordinals-0": "2 web-* * label:zone=a\n0 n %\n1 m -\n"});
-        let compact = json!({"packed": {"version": 1, "buckets": texts}});
-        let expected = recorded_states(&plain).unwrap();
-        assert_eq!((expected.len(), &expected["web-0"]), (2, &state));
-        assert_eq!(recorded_states(&compact).unwrap(), expected);
-        let mut newer = compact.clone();
-        newer["podStates"] = json!({"web-1": {}, "web-0": null});
-        assert_eq!(recorded_states(&newer).unwrap()["web-1"], json!({}));
-        newer["packed"]["buckets"]["ordinals-0"] = "3 web-* *\n0 n\n".into();
-        assert!(recorded_states(&newer).is_err());
-    }
-}

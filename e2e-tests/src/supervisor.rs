@@ -49,11 +49,6 @@ impl Supervisor {
     /// With `PPS_E2E_KEEP=1` in the environment the folder is kept, and its path is printed at the
     /// end.
     pub fn start() -> Result<Self> {
-        Self::start_in(root())
-    }
-
-    /// The same with another parent folder, which no other supervisor cleans up.
-    pub fn start_in(root: PathBuf) -> Result<Self> {
         let executable = find_executable()?;
         let mut process = Command::new(&executable)
             .stdin(Stdio::piped())
@@ -73,7 +68,7 @@ impl Supervisor {
             responses: BufReader::new(responses),
         };
         let keep = env::var("PPS_E2E_KEEP").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
-        match pipe.ask(&Request::Open { root, keep })? {
+        match pipe.ask(&Request::Open { root: root(), keep })? {
             Response::Opened(folder) => Ok(Self {
                 folder,
                 pipe: Mutex::new(pipe),

@@ -29,7 +29,6 @@ mod docs_kwctl;
 mod docs_pages;
 mod faults;
 mod gitops;
-mod harness;
 mod hostile;
 mod install;
 mod kubectl_apply;

@@ -72,16 +72,6 @@ impl Kubelet {
         self.change(|control| control.dead_nodes.insert(node.to_owned()));
     }
 
-    /// Lets a failed Node work again.
-    pub fn start_node(&self, node: &str) {
-        self.change(|control| control.dead_nodes.remove(node));
-    }
-
-    /// The addresses of a Node, as a CIDR.
-    pub fn subnet(&self, node: &str) -> String {
-        self.shared.ipam.subnet(node)
-    }
-
     fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) {
         self.shared
             .control

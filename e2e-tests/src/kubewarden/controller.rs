@@ -205,34 +205,3 @@ async fn wait_until_called(cluster: &Cluster) -> Result<()> {
     policies.delete("probe", &DeleteParams::default()).await?;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refuses_what_kubewardens_controller_refuses() {
-        let review = |old: Value, new: Value| {
-            answer(
-                &json!({"request": {"uid": "1", "oldObject": {"spec": old}, "object": {"spec": new}}}),
-            )["response"]["allowed"]
-                == true
-        };
-        assert!(review(
-            json!({}),
-            json!({"policyServer": "default", "mode": "protect"})
-        ));
-        assert!(review(
-            json!({"mode": "monitor"}),
-            json!({"mode": "protect"})
-        ));
-        assert!(!review(
-            json!({"mode": "protect"}),
-            json!({"mode": "monitor"})
-        ));
-        assert!(!review(
-            json!({"policyServer": "a"}),
-            json!({"policyServer": "b"})
-        ));
-    }
-}

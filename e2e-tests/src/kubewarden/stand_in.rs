@@ -11,7 +11,7 @@ mod module;
 mod review;
 mod webhook;
 
-pub use host_calls::{HostCall, HostCalls, LogEntry, NoHost};
+pub use host_calls::{HostCall, HostCalls, LogEntry};
 pub use kubernetes::KubernetesHost;
 pub use metadata::{ContextAwareResource, Metadata, Rule};
 pub use module::{Evaluation, Instance, PolicyModule, SettingsVerdict};

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The size of a Node's range, a /20.
+/// The size of a Node's range, a /20: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next.
 const SIZE: u32 = 1 << 12;
 /// Where the range of the first Node begins.
 const FIRST: u32 = u32::from_be_bytes([10, 16, 0, 0]);
@@ -26,14 +26,6 @@ struct Range {
 }
 
 impl Ipam {
-    /// The range of a Node: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next.
-    pub(super) fn subnet(&self, node: &str) -> String {
-        format!(
-            "{}/20",
-            Ipv4Addr::from(range(&mut self.nodes(), node).start)
-        )
-    }
-
     /// Assigns an address to a Pod: the wanted one if it is in the Node's range and free, else the
     /// next one, which is not the one that was freed last. None if all are assigned.
     pub(super) fn add(&self, node: &str, pod_uid: &str, wanted: Option<&str>) -> Option<String> {

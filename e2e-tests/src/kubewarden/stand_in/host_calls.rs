@@ -27,7 +27,7 @@ where
 
 /// A host that answers every call with an error.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoHost;
+pub(super) struct NoHost;
 
 impl HostCalls for NoHost {
     fn call(&self, _: &str, _: &str, _: &[u8]) -> Result<Vec<u8>, String> {
@@ -44,8 +44,6 @@ pub struct HostCall {
     pub operation: String,
     /// The request of the guest.
     pub payload: Vec<u8>,
-    /// The answer, or the error text.
-    pub response: Result<Vec<u8>, String>,
     /// How long the host took.
     pub took: Duration,
 }
@@ -54,15 +52,6 @@ impl HostCall {
     /// The payload as JSON.
     pub fn payload_json(&self) -> Value {
         serde_json::from_slice(&self.payload).unwrap_or_default()
-    }
-
-    /// The answer as JSON, or null for an error.
-    pub fn response_json(&self) -> Value {
-        self.response
-            .as_ref()
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(bytes).ok())
-            .unwrap_or_default()
     }
 }
 
@@ -122,7 +111,6 @@ impl Gate {
                 namespace: namespace.to_owned(),
                 operation: operation.to_owned(),
                 payload: payload.to_owned(),
-                response: response.clone(),
                 took: started.elapsed(),
             });
         });

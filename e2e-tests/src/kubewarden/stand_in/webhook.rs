@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 
 use super::{
-    host_calls::{HostCall, HostCalls},
+    host_calls::HostCalls,
     kubernetes::KubernetesHost,
     module::{Evaluation, PolicyModule, check_settings},
     review::{ReviewRequest, ReviewResponse},
@@ -258,14 +258,6 @@ impl Webhook {
     /// The number of these requests.
     pub fn evaluations(&self) -> usize {
         lock(&self.shared.served).len()
-    }
-
-    /// The host calls of these requests.
-    pub fn host_calls(&self) -> Vec<HostCall> {
-        lock(&self.shared.served)
-            .iter()
-            .flat_map(|served| served.evaluation.host_calls.clone())
-            .collect()
     }
 
     /// Takes all workers: from now on it accepts requests and answers none.
