@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks what cargo does not: the workflows with zizmor, and the types of the playground's JavaScript with TypeScript.
+# Checks what cargo does not: the workflows with zizmor and actionlint, and the types of the playground's JavaScript with
+# TypeScript.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -17,6 +18,8 @@ prepare() {
 with_lock lint-tools prepare
 # Offline: the same commit gives the same result.
 "$TOOLS/bin/zizmor" --quiet --offline --min-severity medium .github
+# Not with the machine's own shellcheck and pyflakes, if there are any: each machine gives the same result.
+"$(hack/programs.sh lint)/actionlint" -shellcheck= -pyflakes=
 # Generates the types of the playground's engine.
 hack/build-playground.sh
 have tsc || need_packages node-typescript

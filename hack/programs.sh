@@ -4,6 +4,7 @@
 #   hack/programs.sh kubernetes  etcd and Kubernetes: for the demo, and for all tests on a control plane
 #   hack/programs.sh tests       cosign, and a registry
 #   hack/programs.sh install     helm and kustomize
+#   hack/programs.sh lint        actionlint
 #
 # Kubernetes comes from KUBEBUILDER_ASSETS, else from the user's cache, else from the official release if that can be
 # downloaded, else it is built from its Go module. helm, kustomize and cosign come from the PATH if they are there. The
@@ -193,5 +194,9 @@ install)
     use kustomize "${KUSTOMIZE:-}" sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5
     print_folder "helm=$OWN_HELM" "kustomize=$USED"
     ;;
-*) die "unknown group ${1:-(none)}: use kubernetes, tests or install" ;;
+lint)
+    use_built actionlint github.com/rhysd/actionlint github.com/rhysd/actionlint/cmd/actionlint
+    print_folder "actionlint=$USED"
+    ;;
+*) die "unknown group ${1:-(none)}: use kubernetes, tests, install or lint" ;;
 esac
