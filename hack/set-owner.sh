@@ -5,7 +5,7 @@
 #   hack/set-owner.sh                                                     changes all other files to what Cargo.toml says
 #
 # The values in Cargo.toml are `repository` in [workspace.package] and `registry` in [workspace.metadata.pps].
-# tests/metadata.rs fails if a file names another owner, and runs this with UPDATE=1.
+# tests/owner.rs fails if a file still names the former owner.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
