@@ -362,41 +362,6 @@ fn kwctl_generates_the_same_package() {
     );
 }
 
-/// Kubewarden's Make targets, reusable workflows and programs look for these names.
-#[test]
-fn kubewardens_tools_find_what_they_look_for() {
-    for file in [
-        "policy-metadata.yml",
-        "questions-ui.yml",
-        "artifacthub-repo.yml",
-        "e2e.bats",
-        "README.md",
-    ] {
-        assert!(path(file).is_file(), "there is no {file}");
-    }
-    let makefile = read("Makefile");
-    for target in [
-        "policy.wasm",
-        "annotated-policy.wasm",
-        "fmt",
-        "lint",
-        "test",
-        "e2e-tests",
-        "clean",
-    ] {
-        assert!(
-            makefile.contains(&format!("\n{target}:")),
-            "the Makefile has no {target}"
-        );
-    }
-    let cargo = read("Cargo.toml");
-    let versions: Vec<&str> = cargo
-        .lines()
-        .filter(|line| line.starts_with("version = \""))
-        .collect();
-    assert_eq!(versions, [format!("version = \"{VERSION}\"")]);
-}
-
 #[test]
 fn questions_cover_every_setting_with_its_default() {
     let questions = yaml(&read("questions-ui.yml"));

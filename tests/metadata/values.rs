@@ -15,7 +15,6 @@ const START: &str =
 const END: &str = "<!-- End of the values -->\n";
 
 /// A value: its path, and the comment above it.
-#[derive(Debug, PartialEq)]
 struct Described {
     path: String,
     description: String,
@@ -143,21 +142,4 @@ fn the_readme_of_the_chart_has_a_table_of_all_values() {
         "{README} is out of date with values.yaml. To update it: UPDATE=1 cargo test --test \
          metadata"
     );
-}
-
-#[test]
-fn a_description_ends_where_an_example_begins() {
-    let text = "# --- A part ---\n\na:\n  # What b is.\n  # More of it.\n  # - c: 1\n  #   # no \
-                text\n  b: []\n  # D.\n  d:\n  - e: 1\n    f: 2\n  g: {}\n";
-    let expected = [
-        ("a", ""),
-        ("a.b", "What b is. More of it."),
-        ("a.d", "D."),
-        ("a.g", ""),
-    ];
-    let expected = expected.map(|(path, description)| Described {
-        path: path.to_owned(),
-        description: description.to_owned(),
-    });
-    assert_eq!(described(text), expected);
 }

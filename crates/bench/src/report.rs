@@ -233,26 +233,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_columns_are_right_aligned() {
-        let text = table(
-            &["what", "time"],
-            [vec!["parse".to_owned(), "1.0 µs".to_owned()]],
-        );
-        assert_eq!(
-            text,
-            "| what  |   time |\n|-------|-------:|\n| parse | 1.0 µs |"
-        );
-    }
-
-    #[test]
-    fn thousands_are_separated_by_commas() {
-        assert_eq!(
-            [count(7_u64), count(1000_u64), count(1_234_567_u64)],
-            ["7", "1,000", "1,234,567"]
-        );
-    }
-
-    #[test]
     fn the_smaller_figure_is_ahead_unless_both_are_close() {
         let ahead = |theirs, ours| judge(theirs, ours)[1].clone();
         assert_eq!(ahead(Some(2.0), Some(1.0)), "here");

@@ -1,5 +1,4 @@
-//! The commands that documents and the README's picture show exist: each `kubectl pps …` is read as
-//! the plugin reads it.
+//! The commands that documents show exist: each `kubectl pps …` is read as the plugin reads it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +14,6 @@ use clap::{CommandFactory, Parser};
 use kubectl_pps::args::Cli;
 
 const START: &str = "kubectl pps ";
-const PICTURE: &str = "docs/images/kubectl-pps.svg";
 /// This is made from the command line itself, with placeholders of its own.
 const REFERENCE: &str = "docs/reference/kubectl-pps.md";
 /// What ends a command within a line: a comment, another command, or the end of what a document
@@ -74,21 +72,6 @@ fn commands(text: &str) -> Vec<String> {
         }
     }
     commands
-}
-
-/// The text of a picture, as a block of code.
-fn text_of_picture(svg: &str) -> String {
-    let plain: String = svg
-        .split('<')
-        .map(|part| part.split_once('>').map_or(part, |(_, text)| text))
-        .collect();
-    format!(
-        "```\n{}\n```\n",
-        plain
-            .replace("&lt;", "<")
-            .replace("&gt;", ">")
-            .replace("&amp;", "&")
-    )
 }
 
 /// What is wrong with a command; none if the plugin reads it.
@@ -159,55 +142,4 @@ fn commands_that_documents_show_exist() {
         "only {count} commands were found in {} files",
         files.len()
     );
-}
-
-#[test]
-fn commands_that_the_picture_shows_exist() {
-    let svg = fs::read_to_string(repository().join(PICTURE)).unwrap();
-    let commands = commands(&text_of_picture(&svg));
-    for command in &commands {
-        assert_eq!(mistake(command), None, "{START}{command}");
-    }
-    for entered in ["explain db-0", "move db-0 --anywhere --any zone", "status"] {
-        assert!(
-            commands.iter().any(|command| command == entered),
-            "{entered}: {commands:?}"
-        );
-    }
-    assert!(
-        svg.contains("db-0 is Pending") && svg.contains("Pod db-0 has moved"),
-        "{svg}"
-    );
-}
-
-#[test]
-fn commands_are_found_in_blocks_and_in_quoted_prose() {
-    let text = "`kubectl pps status -A` and kubectl pps is no command. `kubectl \
-                pps`\n```console\n$ kubectl pps move db-0 \\\n    --to NODE  # asks\n$ kubectl \
-                pps export >f && kubectl pps status | head\n```\n";
-    assert_eq!(
-        commands(text),
-        ["status -A", "move db-0      --to NODE", "export", "status"]
-    );
-    assert_eq!(
-        text_of_picture("<text>$ <b>kubectl pps status</b>\n</text>"),
-        "```\n$ kubectl pps status\n\n```\n"
-    );
-    for right in [
-        "move db-0 --to NODE",
-        "move",
-        "simulate --drain NODE",
-        "status --help",
-        "move … --anywhere",
-    ] {
-        assert_eq!(mistake(right), None);
-    }
-    for wrong in [
-        "mvoe",
-        "move db-0 --too node-1",
-        "explain db-0 db-1",
-        "export db --form plain",
-    ] {
-        assert!(mistake(wrong).is_some(), "{wrong}");
-    }
 }

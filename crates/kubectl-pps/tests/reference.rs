@@ -240,28 +240,3 @@ fn the_man_page_says_what_the_command_line_says() {
          --test reference"
     );
 }
-
-#[test]
-fn every_command_and_option_is_explained_in_a_sentence() {
-    let command = command();
-    for sub in subcommands(&command) {
-        assert!(sub.get_about().is_some(), "{}", sub.get_name());
-        let count = examples(sub)
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .count();
-        assert!(
-            (1..=3).contains(&count),
-            "{} has {count} examples",
-            sub.get_name()
-        );
-        for arg in own_options(sub) {
-            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            assert!(
-                !help.is_empty() && !help.starts_with(char::is_lowercase),
-                "{} {arg}: {help:?}",
-                sub.get_name()
-            );
-        }
-    }
-}
