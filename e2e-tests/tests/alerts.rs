@@ -173,39 +173,6 @@ fn alerts_of_refused_pods_last_while_their_controller_waits() {
     }
 }
 
-#[test]
-fn each_alert_has_a_test_where_it_fires_and_one_where_it_does_not() {
-    let rules = rules();
-    let all: BTreeSet<&str> = alerts(&rules).into_iter().map(name_of).collect();
-    let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
-    let files = test_files();
-    for test in files
-        .iter()
-        .flat_map(|(_, file)| file["tests"].as_array().unwrap())
-    {
-        for query in test["promql_expr_test"].as_array().into_iter().flatten() {
-            assert_eq!(
-                query["expr"],
-                "count by (alertname) (ALERTS{alertstate=\"firing\"})"
-            );
-            let samples = query["exp_samples"].as_array().into_iter().flatten();
-            firing.extend(samples.map(|sample| {
-                sample["labels"]
-                    .as_str()
-                    .unwrap()
-                    .split('"')
-                    .nth(1)
-                    .unwrap()
-            }));
-        }
-        let expected = test["alert_rule_test"].as_array().into_iter().flatten();
-        let none = expected.filter(|expected| expected["exp_alerts"] == json!([]));
-        silent.extend(none.map(|expected| expected["alertname"].as_str().unwrap()));
-    }
-    assert_eq!(firing, all);
-    assert_eq!(silent, all);
-}
-
 /// The example of docs/reference/alerts.md.
 #[test]
 fn values_of_the_chart_change_the_alerts() {
@@ -325,42 +292,6 @@ fn a_namespace_whose_sidecar_is_gone_is_named() {
     let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]});
     let (passed, output) = run(spec, &[("namespaces.yaml".to_owned(), tests)]);
     assert!(passed, "{output}");
-}
-
-/// The documents' test reads what is marked as code; here nothing is.
-#[test]
-fn each_alert_says_which_command_of_the_plugin_to_run() {
-    let rules = rules();
-    for alert in alerts(&rules) {
-        let description = alert["annotations"]["description"].as_str().unwrap();
-        let (_, command) = description
-            .split_once("kubectl pps ")
-            .unwrap_or_else(|| panic!("{alert}"));
-        let known = [
-            "check -n persistent-pod-state.",
-            "status -A.",
-            "status -A --problems to see which Pods",
-        ];
-        assert!(
-            known.iter().any(|known| command.starts_with(known)),
-            "{description}"
-        );
-        let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
-        assert!(
-            runbook.starts_with(env!("CARGO_PKG_REPOSITORY")),
-            "{runbook}"
-        );
-    }
-    let down = alerts(&rules)
-        .into_iter()
-        .find(|alert| name_of(alert).ends_with("PolicyServerDown"));
-    let down = down.unwrap()["annotations"]["description"]
-        .as_str()
-        .unwrap();
-    assert!(
-        down.contains("If your Prometheus is a StatefulSet in scope"),
-        "{down}"
-    );
 }
 
 /// Each threshold can be changed: the chart replaces the number at the end of the expression.

@@ -78,19 +78,6 @@ fn ignored_by_the_example() -> BTreeSet<String> {
     pointers.collect()
 }
 
-#[test]
-fn a_difference_is_a_field_that_is_missing_or_has_another_value() {
-    let mut found = BTreeSet::new();
-    let stored = json!({"a": {"cpu": "1"}, "b": [1, 2], "default": true});
-    differences(
-        &stored,
-        &json!({"a": {"cpu": "1000m"}, "b": [1, 3], "c": null}),
-        "",
-        &mut found,
-    );
-    assert_eq!(found, ["/a/cpu", "/b/1", "/c"].map(str::to_owned).into());
-}
-
 async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(cluster: &Cluster) {
     install_definitions(&cluster.client()).await.unwrap();
     manifests::ensure_namespace(&cluster.client(), NAMESPACE)
