@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The policy in kwctl: run `make annotated-policy.wasm`, then `bats e2e.bats`. These sessions are examples for
-# readers; `cargo test -p pps-e2e --test sessions` replays all cases.
+# readers; with KWCTL=…, `cargo test -p pps-e2e --test sessions` replays all cases.
 
 setup() {
     cd "$BATS_TEST_DIRNAME"

@@ -2,8 +2,8 @@
 //! answers.
 //!
 //! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only
-//! those that `e2e.bats` and `docs/publishing.md` use. All of them are replayed here, and also by
-//! the kwctl that `KWCTL` names or that is on the PATH.
+//! those that `e2e.bats` and `docs/publishing.md` use. The kwctl that `KWCTL` names or that is on
+//! the PATH replays all of them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,33 +17,28 @@ mod cases;
 mod session;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
     process::Command,
     sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use pps_corpus::{Case, Outcome};
 use pps_e2e::{
-    kubewarden::{
-        find_kwctl,
-        stand_in::{AdmissionResponse, HostCalls, PolicyModule},
-    },
+    kubewarden::{find_kwctl, stand_in::AdmissionResponse},
     report,
     repository::{policy_path, repository_file},
     scratch::Scratch,
 };
-use serde::Deserialize;
-use serde_json::Value;
 
 use cases::outcome_of;
-use session::{ERROR_PREFIX, is_for_kwctl, read_request, session};
+use session::{is_for_kwctl, session};
 
 /// How many kwctl processes run at once. Each one first waits for Sigstore's keys from the network.
 const AT_ONCE: usize = 8;
@@ -126,12 +121,6 @@ fn kept_sessions_are_those_shown_and_match_the_corpus() {
 }
 
 #[test]
-fn replaying_each_session_gives_the_answer_of_the_corpus() {
-    let module = PolicyModule::load_file(&policy_path()).unwrap();
-    check_all(|case| replay(&module, case, &session(case)?));
-}
-
-#[test]
 fn kwctl_gives_the_answer_of_the_corpus_for_each_session() {
     let Some(kwctl) = find_kwctl() else {
         return report::skipped(
@@ -177,58 +166,6 @@ fn check_all(run: impl Fn(&Case) -> Result<Outcome> + Sync) {
     report::note(&format!("{} sessions", cases.len()));
 }
 
-/// A case, and its session with an exchange missing, with one too many, and with another name.
-fn broken_sessions() -> (Case, [String; 3]) {
-    let case = cases_for_kwctl()
-        .into_iter()
-        .find(|case| case.name == "rule-02-alias-found")
-        .unwrap();
-    let session = session(&case).unwrap();
-    let last = session.rfind("- type: Exchange").unwrap();
-    let broken = [
-        session[..last].to_owned(),
-        format!("{session}{}", &session[last..]),
-        session.replacen("name: \"web\"", "name: \"bew\"", 1),
-    ];
-    (case, broken)
-}
-
-#[test]
-fn replay_detects_missing_superfluous_and_changed_exchanges() {
-    let module = PolicyModule::load_file(&policy_path()).unwrap();
-    let (case, broken) = broken_sessions();
-    for session in broken {
-        let outcome = replay(&module, &case, &session);
-        assert!(
-            outcome
-                .and_then(|outcome| case.check_answer(&outcome))
-                .is_err(),
-            "{session}"
-        );
-    }
-}
-
-#[test]
-fn replay_with_kwctl_detects_missing_superfluous_and_changed_exchanges() {
-    let Some(kwctl) = find_kwctl() else {
-        return report::skipped(
-            "replay_with_kwctl_detects_missing_superfluous_and_changed_exchanges",
-            WITH_KWCTL,
-        );
-    };
-    let (case, broken) = broken_sessions();
-    for session in broken {
-        let file = Scratch::file("session.yml", &session).unwrap();
-        let outcome = replay_with_kwctl(&kwctl, &case, file.path());
-        assert!(
-            outcome
-                .and_then(|outcome| case.check_answer(&outcome))
-                .is_err(),
-            "{session}"
-        );
-    }
-}
-
 fn replay_with_kwctl(kwctl: &PathBuf, case: &Case, session: &Path) -> Result<Outcome> {
     let request = pps_corpus::folder().join(&case.name).join("request.json");
     let mut command = Command::new(kwctl);
@@ -260,62 +197,4 @@ fn replay_with_kwctl(kwctl: &PathBuf, case: &Case, session: &Path) -> Result<Out
     let response: AdmissionResponse =
         serde_json::from_str(&answer).with_context(|| format!("not an answer: {answer}\n{log}"))?;
     outcome_of(response)
-}
-
-#[derive(Deserialize)]
-struct Recorded {
-    request: String,
-    response: Response,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type")]
-enum Response {
-    Success { payload: String },
-    Error { message: String },
-}
-
-/// Replays a session in this process, under kwctl's rules.
-fn replay(module: &PolicyModule, case: &Case, session: &str) -> Result<Outcome> {
-    let recorded: VecDeque<Recorded> = yaml_serde::from_str(session)?;
-    let recorded = Arc::new(Mutex::new(recorded));
-    let mistakes = Arc::new(Mutex::new(Vec::new()));
-    let (queue, noted) = (recorded.clone(), mistakes.clone());
-    let host: Arc<dyn HostCalls> = Arc::new(move |_: &str, operation: &str, payload: &[u8]| {
-        let answer = answer(queue.lock().unwrap().pop_front(), operation, payload);
-        let answer = answer.unwrap_or_else(|error| {
-            noted.lock().unwrap().push(error.to_string());
-            Err(error.to_string())
-        });
-        answer
-            .map(String::into_bytes)
-            .map_err(|error| format!("{ERROR_PREFIX}{error}\n\nStack backtrace:"))
-    });
-    let evaluation = module.evaluate(&case.request, &case.settings, &host)?;
-    let mistakes = mistakes.lock().unwrap().clone();
-    ensure!(mistakes.is_empty(), "replay: {mistakes:?}");
-    let left = recorded.lock().unwrap().len();
-    ensure!(left == 0, "{left} exchanges have not been replayed");
-    outcome_of(evaluation.response)
-}
-
-/// The recorded answer, if the request equals the recorded one.
-fn answer(
-    recorded: Option<Recorded>,
-    operation: &str,
-    payload: &[u8],
-) -> Result<Result<String, String>> {
-    let Some(recorded) = recorded else {
-        bail!("the list of recorded responses is empty")
-    };
-    let expected = read_request(&recorded.request, |yaml| Ok(yaml_serde::from_str(yaml)?))?;
-    let actual: (&str, Value) = (operation, serde_json::from_slice(payload)?);
-    ensure!(
-        actual == expected,
-        "unexpected request: {actual:?} instead of {expected:?}"
-    );
-    Ok(match recorded.response {
-        Response::Success { payload } => Ok(payload),
-        Response::Error { message } => Err(message),
-    })
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 const GET: (&str, &str) = ("get_resource", "KubernetesGetResource");
 
 /// What the host puts before an error text for the policy.
-pub(crate) const ERROR_PREFIX: &str = "Callback evaluation failure: ";
+const ERROR_PREFIX: &str = "Callback evaluation failure: ";
 
 /// Whether kwctl can run this case. It refuses invalid settings before it runs the policy, which
 /// would answer them with 500.
@@ -59,17 +59,4 @@ pub(crate) fn session(case: &Case) -> Result<String> {
         }
     }
     Ok(yaml)
-}
-
-/// Reads the operation and the payload of a request in a session; `parse` reads YAML.
-pub(crate) fn read_request(
-    request: &str,
-    parse: impl FnOnce(&str) -> Result<Value>,
-) -> Result<(&'static str, Value)> {
-    let (tag, fields) = request.split_once('\n').unwrap_or((request, ""));
-    ensure!(
-        tag.strip_prefix('!') == Some(GET.1),
-        "unknown request {tag:?}"
-    );
-    Ok((GET.0, parse(fields)?))
 }
