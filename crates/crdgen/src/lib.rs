@@ -195,35 +195,6 @@ mod tests {
     }
 
     #[test]
-    fn turns_an_option_into_its_content() {
-        let schema = json!({
-            "description": "of the field",
-            "anyOf": [{"type": "string", "description": "of the type"}, {"enum": [null], "nullable": true}],
-        });
-        assert_eq!(
-            to_structural(schema),
-            json!({"type": "string", "description": "of the field"})
-        );
-    }
-
-    #[test]
-    fn appends_the_meaning_of_enum_values_to_the_description() {
-        let schema = json!({
-            "description": "Which way.",
-            "oneOf": [
-                {"type": "string", "enum": ["Left"], "description": "Not\nright."},
-                {"type": "string", "enum": ["Right"], "description": "Not `Left`."},
-            ],
-        });
-        let expected = json!({
-            "type": "string",
-            "enum": ["Left", "Right"],
-            "description": "Which way.\n\nLeft: Not right.\n\nRight: Not Left.",
-        });
-        assert_eq!(to_structural(schema), expected);
-    }
-
-    #[test]
     fn removes_titles_nulls_and_defaults_at_every_depth() {
         let noisy = json!({"type": "string", "title": "T", "nullable": true, "default": ""});
         let schema =
