@@ -134,33 +134,6 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_site_has_no_problem() {
-        let index = r#"<a href="docs/a.html#b">x</a><a href="docs/">x</a><a href="https://e.example/x">x</a>
-            <a href="playground/#eJwr">x</a><script src="a.js">document.write('<img src="https://e.example/x">')</script>"#;
-        let found = problems_of(
-            "whole",
-            &[
-                ("index.html", index),
-                ("a.js", ""),
-                (
-                    "docs/a.html",
-                    r##"<h1 id="b">B</h1><a href="../index.html">x</a><a href="#b">x</a><a href="#">x</a>"##,
-                ),
-                (
-                    "docs/index.html",
-                    r#"<link rel="stylesheet" href="a.css"><img src="data:image/png;base64,AA">"#,
-                ),
-                (
-                    "docs/a.css",
-                    "a { background: url('data:image/png;base64,AA') } b { src: url(\"x.woff2\") }",
-                ),
-                ("playground/index.html", ""),
-            ],
-        );
-        assert_eq!(found, Vec::<String>::new());
-    }
-
-    #[test]
     fn links_without_target_and_anchor_are_reported() {
         let index = r##"<a href="gone.html">x</a><a href="a.html#gone">x</a><a href="#gone">x</a><a href="../x">x</a><a href="docs/">x</a>"##;
         let found = problems_of("links", &[("index.html", index), ("a.html", "")]);

@@ -113,28 +113,6 @@ pub fn on_site(file: &str) -> String {
 mod tests {
     use super::*;
 
-    fn page(title: &str, file: &str) -> Entry {
-        Entry::Page(Page {
-            title: title.to_owned(),
-            file: file.to_owned(),
-        })
-    }
-
-    #[test]
-    fn pages_are_read_in_their_order_with_their_parts() {
-        let entries = parse(
-            "# Summary\n\n[A](../README.md)\n\n# Use\n\n- \
-             [B](b.md)\n\n---\n\n[C](../deploy/c.md)\n",
-        );
-        let expected = [
-            page("A", "README.md"),
-            Entry::Part("Use".to_owned()),
-            page("B", "docs/b.md"),
-            page("C", "deploy/c.md"),
-        ];
-        assert_eq!(entries.unwrap(), expected);
-    }
-
     #[test]
     fn pages_that_the_site_cannot_show_are_refused() {
         for (summary, reason) in [
@@ -156,12 +134,5 @@ mod tests {
             let error = format!("{:#}", parse(summary).unwrap_err());
             assert!(error.contains(reason), "{summary}: {error}");
         }
-    }
-
-    #[test]
-    fn a_readme_is_the_index_of_its_folder() {
-        assert_eq!(on_site("README.md"), "index.md");
-        assert_eq!(on_site("deploy/README.md"), "deploy/index.md");
-        assert_eq!(on_site("docs/no-README.md"), "docs/no-README.md");
     }
 }
