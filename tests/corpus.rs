@@ -135,31 +135,6 @@ fn admit_with_annotations(own: &Value, recorded: &[(String, String)]) -> Validat
     admit(case.payload().to_string().as_bytes(), &host)
 }
 
-/// The API server refuses a Pod with more than 256 KiB of annotations, at each attempt of its
-/// controller.
-#[test]
-fn annotations_for_which_a_pod_has_no_room_are_left_out_with_a_warning() {
-    let large = "x".repeat(200 * 1024);
-    let recorded = [
-        ("large".to_owned(), large),
-        ("small".to_owned(), "1".to_owned()),
-    ];
-    let response = admit_with_annotations(&json!({"own": "x".repeat(100 * 1024)}), &recorded);
-    let pod = response.mutated_object.unwrap();
-    let annotations = pod["metadata"]["annotations"].as_object().unwrap();
-    let keys: Vec<&str> = annotations.keys().map(String::as_str).collect();
-    assert_eq!(
-        keys,
-        ["kruise.io/injected-persistent-pod-state", "own", "small"]
-    );
-    let warnings = response.warnings.unwrap();
-    assert!(
-        warnings.len() == 1
-            && warnings[0]
-                .starts_with("annotation large of PersistentPodState web is not injected")
-    );
-}
-
 #[test]
 fn the_audit_annotation_has_a_limit() {
     let recorded: Vec<(String, String)> = (0..128)

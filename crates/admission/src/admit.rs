@@ -84,38 +84,3 @@ pub fn admit(
         ..decision
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::decision::Verdict;
-
-    struct UnreachableHost;
-
-    impl Host for UnreachableHost {
-        fn call(&self, _: &str, operation: &str, _: &str) -> Result<String, String> {
-            panic!("{operation} was called")
-        }
-    }
-
-    #[test]
-    fn accepts_a_subresource() {
-        let request = Request {
-            kind: Kind {
-                kind: "Pod".into(),
-                ..Kind::default()
-            },
-            operation: "CREATE".into(),
-            namespace: "shop".into(),
-            sub_resource: "ephemeralcontainers".into(),
-            object: json!({"metadata": {"name": "web-0", "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true},
-            ]}}),
-            ..Request::default()
-        };
-        let decision = admit(request, Ok(&Settings::default()), &UnreachableHost);
-        assert_eq!(decision.verdict, Verdict::Accept);
-    }
-}

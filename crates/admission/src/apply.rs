@@ -385,52 +385,6 @@ mod tests {
     }
 
     #[test]
-    fn gives_a_pod_without_affinity_one_term_and_the_marker() {
-        let mut pod = json!({"metadata": {"name": "w-0"}, "spec": {"affinity": null}});
-        apply(&require_zone(), &mut pod).unwrap();
-        assert_eq!(
-            pod,
-            json!({
-                "metadata": {"name": "w-0", "annotations": {INJECTED_ANNOTATION: "p"}},
-                "spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
-                ]}}}},
-            })
-        );
-    }
-
-    #[test]
-    fn narrows_every_term_but_empty_ones() {
-        let ours = json!({"key": "zone", "operator": "In", "values": ["a"]});
-        let arch = json!({"key": "arch", "operator": "Exists"});
-        let field = json!({"key": "metadata.name", "operator": "In", "values": ["n"]});
-        let mut pod = with_terms(&json!([
-            {"matchExpressions": [arch]},
-            {},
-            {"matchExpressions": [], "matchFields": null},
-            {"matchFields": [field]},
-        ]));
-        apply(&require_zone(), &mut pod).unwrap();
-        let expected = json!([
-            {"matchExpressions": [arch, ours]},
-            {},
-            {"matchExpressions": [], "matchFields": null},
-            {"matchFields": [field], "matchExpressions": [ours]},
-        ]);
-        assert_eq!(terms(&pod), &expected);
-    }
-
-    #[test]
-    fn does_not_widen_terms_that_match_no_node() {
-        for empty in [json!([]), json!([{}]), Value::Null] {
-            let mut pod = with_terms(&empty);
-            let applied = apply(&require_zone(), &mut pod).unwrap();
-            assert!(!applied.is_changed());
-            assert_eq!(pod, with_terms(&empty));
-        }
-    }
-
-    #[test]
     fn leaves_out_annotations_for_which_the_pod_has_no_room() {
         let size = |pod: &Value| {
             let all = pod["metadata"]["annotations"].as_object().unwrap().iter();
@@ -549,41 +503,6 @@ mod tests {
         assert!(
             error.contains("nodeSelectorTerms[0].matchExpressions may have 128 items"),
             "{error}"
-        );
-    }
-
-    #[test]
-    fn does_not_repeat_a_preference() {
-        let preference = Preference {
-            weight: 7,
-            requirements: vec![zone("a")],
-        };
-        let plan = Plan {
-            preferred: vec![preference.clone()],
-            ..Plan::default()
-        };
-        let mut pod =
-            json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: [preference.to_json()]}}}});
-        let before = pod.clone();
-        assert!(!apply(&plan, &mut pod).unwrap().is_changed());
-        assert_eq!(pod["spec"], before["spec"]);
-    }
-
-    #[test]
-    fn keeps_annotations_of_the_pod_template() {
-        let plan = Plan {
-            pps: "p".into(),
-            annotations: [("ip", "10.0.0.7"), ("mac", "00"), ("mac", "00")]
-                .map(|(key, value)| (key.into(), value.into()))
-                .into(),
-            ..Plan::default()
-        };
-        let mut pod = json!({"metadata": {"annotations": {"ip": ""}}, "spec": {}});
-        let applied = apply(&plan, &mut pod).unwrap();
-        assert_eq!(applied.annotations, ["mac"]);
-        assert_eq!(
-            pod["metadata"]["annotations"],
-            json!({"ip": "", "mac": "00", INJECTED_ANNOTATION: "p"})
         );
     }
 

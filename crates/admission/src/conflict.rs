@@ -150,22 +150,6 @@ mod tests {
     }
 
     #[test]
-    fn warns_of_a_contradicting_node_selector() {
-        assert_eq!(
-            conflicts(&plan(), &json!({"spec": {"nodeSelector": {"zone": "b"}}})).len(),
-            1
-        );
-        assert_eq!(
-            conflicts(
-                &plan(),
-                &json!({"spec": {"nodeSelector": {"zone": "a", "disk": "ssd"}}})
-            )
-            .len(),
-            0
-        );
-    }
-
-    #[test]
     fn the_number_of_warnings_about_spread_constraints_is_limited() {
         let spread = |key: usize| json!({"topologyKey": format!("k{key}"), "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"});
         let all: Vec<Value> = (0..50_000).map(spread).collect();

@@ -170,18 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn always_protects_whatever_is_recorded() {
-        for status in [json!(null), json!({"podStates": {}}), recorded(Some(3))] {
-            let refusal = protection(&object("Always", "WhenScaled", &status)).unwrap();
-            assert_eq!(
-                refusal.to_string(),
-                "PersistentPodState web is protected by its label \
-                 policy.kruise.io/delete-protection=Always: remove the label before you delete it"
-            );
-        }
-    }
-
-    #[test]
     fn cascading_protects_the_states_of_existing_pods() {
         for (retention, status, protects) in [
             ("WhenScaled", recorded(Some(3)), true),
@@ -242,27 +230,5 @@ mod tests {
         ] {
             assert!(is_refused(user), "{user}");
         }
-    }
-
-    #[test]
-    fn any_other_value_protects_nothing_and_is_warned_of() {
-        for value in ["always", "", "true"] {
-            let object = object(value, "WhenScaled", &recorded(Some(3)));
-            assert_eq!(protection(&object), None);
-            assert!(
-                warn_of_label(&object)
-                    .unwrap()
-                    .contains(&format!("is {value:?}, which protects nothing"))
-            );
-        }
-        for object in [
-            object("Always", "", &json!({})),
-            object("Cascading", "", &json!({})),
-            json!({}),
-            json!(7),
-        ] {
-            assert_eq!(warn_of_label(&object), None);
-        }
-        assert_eq!(protection(&json!({"metadata": 7})), None);
     }
 }

@@ -237,7 +237,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use pps_core::annotations::Pattern;
 
     fn spec(spec: &Value) -> Spec {
         let mut spec = spec.clone();
@@ -290,59 +289,6 @@ mod tests {
         assert_eq!(plan.annotations, [ip(), ip()], "a repeated key is repeated");
         assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
         assert!(plan.warnings[0].contains(": rack has no recorded value, "));
-    }
-
-    #[test]
-    fn plans_a_state_that_has_annotations_only() {
-        let spec = spec(&json!({"persistentPodAnnotations": [{"key": "ip"}]}));
-        let state = PodState {
-            node_topology_labels: BTreeMap::new(),
-            ..state()
-        };
-        assert!(!plan("p", &spec, &state).is_empty());
-    }
-
-    #[test]
-    fn clamps_a_weight_out_of_range_and_warns() {
-        for (weight, clamped) in [(0, 1), (-5, 1), (101, 100), (3_000_000_000_i64, 100)] {
-            let spec = spec(&json!({
-                "preferredPersistentTopology": [{"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}}],
-            }));
-            let plan = plan("p", &spec, &state());
-            assert_eq!(plan.preferred[0].weight, clamped);
-            assert_eq!(plan.warnings.len(), 1);
-        }
-    }
-
-    #[test]
-    fn finds_labels_that_no_node_can_have() {
-        let labels = [
-            ("zone", "not a value!"),
-            ("host", "node-1"),
-            ("bad key", "a"),
-        ];
-        let state = PodState {
-            node_name: "n".into(),
-            node_topology_labels: labels.map(|(key, value)| (key.into(), value.into())).into(),
-            ..PodState::default()
-        };
-        for (keys, is_possible) in [(["host"], true), (["zone"], false), (["bad key"], false)] {
-            let topology = json!({"nodeTopologyKeys": keys});
-            let required = spec(&json!({"requiredPersistentTopology": topology}));
-            let plan_of_required = plan("p", &required, &state);
-            assert_eq!(
-                plan_of_required.impossible_requirement().is_none(),
-                is_possible
-            );
-            let term = json!({"weight": 1, "preference": {"nodeTopologyKeys": [keys[0], "host"]}});
-            let preferred = spec(&json!({"preferredPersistentTopology": [term]}));
-            let plan = plan("p", &preferred, &state);
-            assert_eq!(
-                plan.preferred[0].requirements,
-                [requirement("host", "node-1")]
-            );
-            assert_eq!(plan.warnings.is_empty(), is_possible, "{:?}", plan.warnings);
-        }
     }
 
     #[test]
@@ -402,60 +348,6 @@ mod tests {
             moved.warnings.len(),
             1,
             "a state that a move has emptied lacks nothing"
-        );
-    }
-
-    #[test]
-    fn never_plans_an_annotation_that_its_writer_owns() {
-        let spec = spec(&json!({"persistentPodAnnotations": ["ovn.kubernetes.io/allocated"]}));
-        let plan = plan("p", &spec, &state());
-        assert!(plan.is_empty());
-        assert_eq!(plan.warnings.len(), 1);
-    }
-
-    /// With `valueFrom` such a key has a recorded value, and the API server would refuse the Pod.
-    #[test]
-    fn leaves_out_a_key_that_no_annotation_can_have_and_warns() {
-        let spec = spec(
-            &json!({"persistentPodAnnotations": [{"key": "a b", "valueFrom": "PodIPsCSV"}, "Ip"]}),
-        );
-        let values =
-            [("a b", "10.0.0.7"), ("Ip", "1")].map(|(key, value)| (key.into(), value.into()));
-        let plan = plan(
-            "p",
-            &spec,
-            &PodState {
-                annotations: values.into(),
-                ..state()
-            },
-        );
-        assert_eq!(plan.annotations, [("Ip".to_owned(), "1".to_owned())]);
-        assert_eq!(
-            plan.warnings,
-            [
-                "PersistentPodState p: spec.persistentPodAnnotations[0] a b is not injected: it is \
-                 no annotation key; remove it"
-            ]
-        );
-    }
-
-    #[test]
-    fn leaves_out_forbidden_annotations_and_warns() {
-        let spec =
-            spec(&json!({"persistentPodAnnotations": ["ip", "old", "empty", "never-recorded"]}));
-        let rules = AnnotationRules {
-            allow: Pattern::parse("old").map(|old| vec![old]),
-            ..Default::default()
-        };
-        let plan = super::plan("p", &spec, &state(), &rules);
-        assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
-        assert_eq!(
-            plan.warnings,
-            [
-                "PersistentPodState p: spec.persistentPodAnnotations[0] ip is not injected: it is \
-                 not in the policy's settings.annotations.allow; remove it"
-            ],
-            "no warning for annotations without a recorded value"
         );
     }
 }

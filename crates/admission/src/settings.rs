@@ -97,95 +97,15 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use pps_core::annotations::Pattern;
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn null_and_empty_settings_are_the_defaults() {
-        for settings in [
-            json!(null),
-            json!({}),
-            json!({"annotations": null, "onLookupFailure": null}),
-            json!({"onLookupFailure": "reject"}),
-        ] {
-            assert_eq!(Settings::read(&settings), Ok(Settings::default()));
-        }
-    }
-
-    #[test]
-    fn reads_on_lookup_failure() {
-        let settings = Settings::read(&json!({"onLookupFailure": "accept"})).unwrap();
-        assert_eq!(settings.on_lookup_failure, OnLookupFailure::Accept);
-    }
-
-    #[test]
-    fn reads_the_lists_of_annotations() {
-        let rules = |lists: Value| {
-            let settings = Settings::read(&json!({"annotations": lists}));
-            settings.unwrap().annotations
-        };
-        let pattern = |text: &str| Pattern::parse(text).unwrap();
-        for nothing in [
-            json!({}),
-            json!({"allow": null, "deny": null}),
-            json!({"deny": []}),
-        ] {
-            assert_eq!(rules(nothing), AnnotationRules::default());
-        }
-        let allow_none = AnnotationRules {
-            allow: Some(Vec::new()),
-            deny: Vec::new(),
-        };
-        assert_eq!(rules(json!({"allow": []})), allow_none);
-        let lists = json!({
-            "allow": ["a", "example.io/*"], "deny": ["*", "ovn.kubernetes.io/allocated"],
-        });
-        assert_eq!(
-            rules(lists),
-            AnnotationRules {
-                allow: Some(vec![pattern("a"), pattern("example.io/*")]),
-                deny: vec![pattern("*"), pattern("ovn.kubernetes.io/allocated")],
-            }
-        );
-    }
 
     /// A message names the field and the value, and says what to do.
     #[test]
     fn an_error_names_the_field_and_the_way_out() {
         let error = |settings: Value| Settings::read(&settings).unwrap_err().to_string();
         for (settings, expected) in [
-            (
-                json!(["full"]),
-                r#"the settings must be an object, such as {"onLookupFailure": "reject"}: they are ["full"]"#,
-            ),
-            (
-                json!({"lookup": "full"}),
-                "settings.lookup: unknown field `lookup`, expected `onLookupFailure` or \
-                 `annotations`; correct it, or remove it",
-            ),
-            (
-                json!({"onLookupFailure": "ignore"}),
-                "settings.onLookupFailure: unknown variant `ignore`, expected `reject` or \
-                 `accept`; correct it, or remove it",
-            ),
-            (
-                json!({"onLookupFailure": {"accept": null}}),
-                "settings.onLookupFailure: invalid type: map, expected a string; correct it, or \
-                 remove it",
-            ),
-            (
-                json!({"annotations": []}),
-                "settings.annotations: invalid type: sequence, expected an object with allow or \
-                 deny, such as {\"allow\": []} to allow none; correct it, or remove it",
-            ),
-            (
-                json!({"annotations": {"allow": ["good", "a*b"]}}),
-                "settings.annotations.allow[1]: \"a*b\" can match no annotation, expected a key, \
-                 or a prefix that ends in *, such as cni.projectcalico.org/*; correct it, or \
-                 remove it",
-            ),
             (
                 json!({"annotations": {"deny": "a"}}),
                 "settings.annotations.deny: invalid type: string \"a\", expected a sequence; \

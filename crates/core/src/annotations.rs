@@ -364,39 +364,4 @@ mod tests {
             assert!(!is_never_injected(other), "{other}");
         }
     }
-
-    #[test]
-    fn names_the_setting_that_forbids() {
-        let rules = AnnotationRules {
-            allow: Some(patterns(&["mac"])),
-            deny: patterns(&["ip*"]),
-        };
-        for (key, sentence) in [
-            (
-                "ip",
-                "it is denied by \"ip*\" in the policy's settings.annotations.deny; remove it",
-            ),
-            (
-                "dns",
-                "it is not in the policy's settings.annotations.allow; remove it",
-            ),
-            (
-                "ovn.kubernetes.io/allocated",
-                "it can never be persisted; use \"ovn.kubernetes.io/ip_address\" (its writer \
-                 treats it as its own state)",
-            ),
-            (
-                "net1.shop.ovn.kubernetes.io/allocated",
-                "it can never be persisted; use \"net1.shop.ovn.kubernetes.io/ip_address\" (its \
-                 writer treats it as its own state)",
-            ),
-            (
-                "cni.projectcalico.org/containerID",
-                "it can never be persisted; remove it (its writer treats it as its own state)",
-            ),
-        ] {
-            assert_eq!(rules.forbid(key).unwrap().to_string(), sentence);
-        }
-        assert_eq!(rules.forbid("mac"), None);
-    }
 }

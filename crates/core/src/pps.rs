@@ -112,14 +112,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_both_spellings_of_a_topology() {
-        for key in ["nodeTopologyKeys", "keys"] {
-            let term: NodeTopologyTerm = serde_json::from_value(json!({key: ["zone"]})).unwrap();
-            assert_eq!(term.node_topology_keys, ["zone"]);
-        }
-    }
-
-    #[test]
     fn reads_a_topology_with_neither_spelling_or_both() {
         for (term, keys) in [
             (json!({}), &[][..]),

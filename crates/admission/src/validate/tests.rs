@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use pps_core::annotations::{INJECTED_ANNOTATION, NEVER_INJECTED, Pattern};
+use pps_core::annotations::NEVER_INJECTED;
 use pps_core::governing::target_of_alias;
-use pps_core::limits::{MAX_ANNOTATIONS, MAX_MESSAGES, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
+use pps_core::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
 use pps_core::pps::Spec;
 
 fn object(changes: &Value) -> Value {
@@ -83,67 +83,6 @@ fn accepts_all_spellings_of_a_valid_object() {
 }
 
 #[test]
-fn reports_all_violations_at_once() {
-    check(
-        &json!({
-            "targetRef": {"apiVersion": "apps/v1/", "kind": "", "name": "Web"},
-            "requiredPersistentTopology": {"nodeTopologyKeys": []},
-            "preferredPersistentTopology": [
-                {"weight": 100, "preference": {"nodeTopologyKeys": ["a"]}},
-                {"weight": 0, "preference": {"nodeTopologyKeys": ["a", "-b", 7]}},
-                3,
-            ],
-            "persistentPodAnnotations": ["", {"key": INJECTED_ANNOTATION}, null],
-            "nodeDeletionPolicy": "keep",
-            "recordingPolicy": "Never",
-        }),
-        &[
-            r#"spec.targetRef.apiVersion is "apps/v1/": "#,
-            r#"spec.targetRef.kind is "": "#,
-            r#"spec.targetRef.name is "Web": "#,
-            "spec.requiredPersistentTopology.nodeTopologyKeys is []: ",
-            "spec.preferredPersistentTopology[1].weight is 0: use a whole number from 1 to 100",
-            r#"spec.preferredPersistentTopology[1].preference.nodeTopologyKeys[1] is "-b": "#,
-            "spec.preferredPersistentTopology[1].preference.nodeTopologyKeys[2] is 7: ",
-            "spec.preferredPersistentTopology[2].weight is missing: ",
-            "spec.preferredPersistentTopology[2].preference.nodeTopologyKeys is missing: ",
-            r#"spec.persistentPodAnnotations[0] is "": "#,
-            r#"spec.persistentPodAnnotations[1].key is "kruise.io/injected-persistent-pod-state": "#,
-            "spec.persistentPodAnnotations[2] is missing: ",
-            r#"spec.nodeDeletionPolicy is "keep": use one of Keep, Forget, or remove it"#,
-            r#"spec.recordingPolicy is "Never": use one of Always, IfNotPresent, or remove it"#,
-        ],
-    );
-}
-
-#[test]
-fn refuses_kinds_without_stable_names() {
-    for (api_version, kind) in [
-        ("apps/v1", "Deployment"),
-        ("batch/v1", "Job"),
-        ("v1", "ReplicationController"),
-    ] {
-        let changes = json!({"targetRef": {"apiVersion": api_version, "kind": kind}});
-        check(
-            &changes,
-            &[&format!(
-                "spec.targetRef.kind is {kind:?}: its Pods do not keep their names"
-            )],
-        );
-    }
-}
-
-#[test]
-fn refuses_an_object_that_persists_nothing() {
-    let nothing = "spec is without anything to persist: ";
-    check(&json!({"requiredPersistentTopology": null}), &[nothing]);
-    check(
-        &json!({"requiredPersistentTopology": null, "preferredPersistentTopology": [], "persistentPodAnnotations": []}),
-        &[nothing],
-    );
-}
-
-#[test]
 fn names_the_key_to_use_instead_of_one_that_is_never_injected() {
     for (never, instead) in NEVER_INJECTED {
         let of_a_provider = |key: &str| key.replace('*', "net1.shop.ovn");
@@ -155,124 +94,6 @@ fn names_the_key_to_use_instead_of_one_that_is_never_injected() {
             refusals[0]
         );
     }
-}
-
-#[test]
-fn refuses_annotations_that_the_settings_deny() {
-    let rules = AnnotationRules {
-        allow: None,
-        deny: Pattern::parse("example.io/*").into_iter().collect(),
-    };
-    let changes =
-        json!({"persistentPodAnnotations": ["a", {"key": "example.io/ip"}, "example.io/mac", ""]});
-    let review = review(&object(&changes), None, &rules);
-    let refusals: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
-    let remedy =
-        "it is denied by \"example.io/*\" in the policy's settings.annotations.deny; remove it";
-    assert_eq!(refusals.len(), 3, "{refusals:?}");
-    assert_eq!(
-        refusals[0],
-        format!("spec.persistentPodAnnotations[1].key is \"example.io/ip\": {remedy}")
-    );
-    assert_eq!(
-        refusals[1],
-        format!("spec.persistentPodAnnotations[2] is \"example.io/mac\": {remedy}")
-    );
-}
-
-#[test]
-fn warns_of_a_deprecated_label() {
-    let changes = json!({"requiredPersistentTopology": {"nodeTopologyKeys": ["failure-domain.beta.kubernetes.io/zone"]}});
-    let review = create(&object(&changes));
-    assert_eq!(review.violations, []);
-    assert!(
-        review.warnings[0].contains(r#"; use "topology.kubernetes.io/zone""#),
-        "{}",
-        review.warnings[0]
-    );
-}
-
-#[test]
-fn refuses_another_workload_but_not_another_version() {
-    let of = |api_version: &str, kind: &str, name: &str| {
-        object(&json!({"targetRef": {"apiVersion": api_version, "kind": kind, "name": name}}))
-    };
-    let paths = |after: &Value| -> Vec<String> {
-        let before = of("apps/v1", "StatefulSet", "web");
-        let review = review(after, Some(&before), &AnnotationRules::default());
-        review
-            .violations
-            .iter()
-            .map(|violation| violation.path.clone())
-            .collect()
-    };
-    assert_eq!(paths(&of("apps/v1beta2", "StatefulSet", "web")), [""; 0]);
-    assert_eq!(
-        paths(&of("apps.kruise.io/v1beta1", "StatefulSet", "web")),
-        ["spec.targetRef.apiVersion"]
-    );
-    assert_eq!(
-        paths(&of("apps/v1", "PetSet", "bew")),
-        ["spec.targetRef.kind", "spec.targetRef.name"]
-    );
-}
-
-#[test]
-fn an_update_may_correct_a_target_that_named_no_workload() {
-    let before = object(&json!({"targetRef": {"apiVersion": null, "name": 7}}));
-    let after = object(&json!({}));
-    let review = review(&after, Some(&before), &AnnotationRules::default());
-    assert_eq!(review.violations, []);
-    let without_name = object(&json!({"targetRef": {"name": null}}));
-    let review = super::review(&without_name, Some(&after), &AnnotationRules::default());
-    let refusals: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        refusals,
-        [
-            "spec.targetRef.name is missing: use the workload's name: lower-case letters, digits, \
-             '-' and '.'"
-        ]
-    );
-}
-
-#[test]
-fn refuses_one_annotation_with_different_sources() {
-    let json = json!({"key": "ip", "valueFrom": "PodIPsJSON"});
-    let csv = json!({"key": "ip", "valueFrom": "PodIPsCSV"});
-    for other in [&csv, &json!("ip"), &json!({"key": "ip", "valueFrom": null})] {
-        check(
-            &json!({"persistentPodAnnotations": [other, json, "mac"]}),
-            &[
-                r#"spec.persistentPodAnnotations[1].valueFrom is "PodIPsJSON": ip is listed before with another one; list it once"#,
-            ],
-        );
-    }
-    check(
-        &json!({"persistentPodAnnotations": [json, json, "mac", {"key": "mac"}]}),
-        &[],
-    );
-}
-
-#[test]
-fn exempts_terminating_objects_and_unchanged_specs() {
-    let wrong = object(&json!({"targetRef": {"kind": "Deployment"}}));
-    let mut without_finalizers = wrong.clone();
-    without_finalizers["metadata"]["finalizers"] = json!([]);
-    assert!(is_exempt(&without_finalizers, Some(&wrong)));
-    let mut terminating = wrong.clone();
-    terminating["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
-    let other = object(&json!({"targetRef": {"kind": "Job"}}));
-    assert!(is_exempt(&other, Some(&terminating)));
-    assert!(!is_exempt(&object(&json!({})), Some(&wrong)) && !is_exempt(&wrong, None));
-}
-
-#[test]
-fn deletion_timestamp_in_the_submitted_object_exempts_nothing() {
-    let before = object(&json!({}));
-    let mut forged = object(&json!({"targetRef": {"kind": "Job"}}));
-    forged["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
-    assert!(!is_exempt(&forged, None));
-    assert!(!is_exempt(&forged, Some(&before)));
 }
 
 #[test]
@@ -352,22 +173,6 @@ fn accepts_lists_at_their_limit() {
 }
 
 #[test]
-fn lists_the_first_violations_and_counts_the_others() {
-    let review = create(&object(&json!({"persistentPodAnnotations": vec![""; 100]})));
-    assert_eq!(review.violations.len(), 100);
-    let message = join(&review.violations);
-    assert!(message.ends_with("; and 80 more"), "{message}");
-    assert_eq!(
-        message.matches("spec.persistentPodAnnotations").count(),
-        MAX_MESSAGES
-    );
-    let few = create(&object(
-        &json!({"persistentPodAnnotations": vec![""; MAX_MESSAGES]}),
-    ));
-    assert!(!join(&few.violations).contains("more"));
-}
-
-#[test]
 fn accepts_an_alias_that_says_nothing_else() {
     let alias = |changes: &Value| {
         let mut spec = json!({"targetRef": target_of_alias("my-web")});
@@ -400,13 +205,6 @@ fn accepts_an_alias_that_says_nothing_else() {
     }
     let own = alias(&json!({"targetRef": {"name": "web-5cb12f44"}}));
     assert_eq!(own.violations[0].path, "spec.targetRef.name", "{own:?}");
-}
-
-#[test]
-fn an_alias_keeps_its_target() {
-    let of = |target: &str| json!({"metadata": {"name": "x"}, "spec": {"targetRef": target_of_alias(target)}});
-    let review = review(&of("b"), Some(&of("a")), &AnnotationRules::default());
-    assert_eq!(review.violations[0].path, "spec.targetRef.name");
 }
 
 #[test]
