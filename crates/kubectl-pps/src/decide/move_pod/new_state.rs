@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::edit::without_node;
 use pps_core::{PodState, Spec};
 use pps_recorder::facts::{NodeFact, PodFact};
-use pps_recorder::record::record;
+use pps_recorder::record::{Place, record};
 
 use super::{Refusal, Request};
 use crate::snapshot::{Index, Node, Resource, Snapshot};
@@ -90,7 +90,11 @@ impl NewState {
             .filter_map(|key| Some((key.into(), node.label(key)?.into())))
             .collect();
         labels.sort_unstable();
-        let place = (node.name(), &NodeFact { labels }, false);
+        let place = Place {
+            name: node.name(),
+            node: &NodeFact { labels },
+            is_new: false,
+        };
         Some(record(&self.spec, &PodFact::default(), place, Some(&kept)))
     }
 
