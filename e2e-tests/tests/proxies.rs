@@ -190,8 +190,7 @@ impl World {
         kubeconfig: &Scratch,
         environment: &[(&str, &String)],
     ) -> Way {
-        let seen = || [HTTP, SOCKS].map(|name| self.connections(name));
-        let before = seen();
+        let before = self.logged_connections().await;
         let output = Command::new(program)
             .args(args)
             .env_clear()
@@ -211,12 +210,26 @@ impl World {
             "{} {environment:?}: {output:?}",
             program.display()
         );
-        let after = seen();
+        let after = self.logged_connections().await;
         match [after[0] > before[0], after[1] > before[1]] {
             [false, false] => Way::Direct,
             [true, false] => Way::Http,
             [false, true] => Way::Socks,
             both => panic!("{}: {both:?}", program.display()),
+        }
+    }
+
+    /// How many connections both proxies have logged. A proxy may log one later than its client has
+    /// ended, so waits until nothing more comes.
+    async fn logged_connections(&self) -> [usize; 2] {
+        let mut before = [HTTP, SOCKS].map(|name| self.connections(name));
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            let now = [HTTP, SOCKS].map(|name| self.connections(name));
+            if now == before {
+                return now;
+            }
+            before = now;
         }
     }
 

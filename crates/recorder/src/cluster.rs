@@ -1,5 +1,5 @@
-//! The cluster as the watches have shown it. Each fact says what it makes dirty; what that means for
-//! a PersistentPodState is not known here.
+//! The cluster as the watches have shown it. Each fact says what it makes dirty; what that means
+//! for a PersistentPodState is not known here.
 
 mod nodes;
 mod pods;
@@ -30,14 +30,14 @@ pub enum Fact {
     Namespaces(Update<Arc<str>, ()>),
     /// Ignored if the kind is not watched any longer.
     Workloads(GroupKind, Update<NamespacedName, WorkloadFact>),
-    /// Workloads of this kind come from a new watch. Until they are listed, nothing is decided about
-    /// the objects that name one.
+    /// Workloads of this kind come from a new watch. Until they are listed, nothing is decided
+    /// about the objects that name one.
     KindWatched(GroupKind),
     /// Workloads of this kind are not watched any longer. Their recorded states stay unchanged.
     KindUnwatched(GroupKind),
     KindState(GroupKind, WatchState),
-    /// All kinds that can be watched are known: from now on, the condition of a PPS says if the kind
-    /// that it names is not one of them.
+    /// All kinds that can be watched are known: from now on, the condition of a PPS says if the
+    /// kind that it names is not one of them.
     KindsKnown,
 }
 
@@ -136,10 +136,10 @@ impl Cluster {
         let changes = self.pods.facts.changes(update);
         let mut dirty = Vec::new();
         for (key, fact) in changes.objects {
-            match fact {
-                Some(fact) => self.apply_pod(&key, fact, &mut dirty),
-                None => self.delete_pod(key, &mut dirty),
-            }
+            dirty.extend(match fact {
+                Some(fact) => self.apply_pod(&key, fact),
+                None => self.delete_pod(key),
+            });
         }
         if changes.ends_list {
             dirty.push(Dirty::Listed);
@@ -147,7 +147,8 @@ impl Cluster {
         dirty
     }
 
-    fn apply_pod(&mut self, key: &NamespacedName, mut fact: PodFact, dirty: &mut Vec<Dirty>) {
+    fn apply_pod(&mut self, key: &NamespacedName, mut fact: PodFact) -> Vec<Dirty> {
+        let mut dirty = Vec::new();
         let key = self.interner.intern_name(key);
         fact.annotations.sort_unstable();
         if self.pods.set_waiting(&key, fact.pending.is_some()) {
@@ -162,7 +163,7 @@ impl Cluster {
         let owner = fact.owner.clone();
         let node = fact.node.clone().filter(|_| !fact.terminating);
         let owner_before = match self.pods.apply(&key, fact) {
-            Put::Known => return,
+            Put::Known => return dirty,
             Put::New => None,
             Put::Changed(before) => {
                 if before.node.is_none() {
@@ -183,11 +184,13 @@ impl Cluster {
             pod: key,
             owners: [owner_before, owner],
         });
+        dirty
     }
 
-    fn delete_pod(&mut self, key: NamespacedName, dirty: &mut Vec<Dirty>) {
+    fn delete_pod(&mut self, key: NamespacedName) -> Vec<Dirty> {
+        let mut dirty = Vec::new();
         let Some(before) = self.pods.remove(&key) else {
-            return;
+            return dirty;
         };
         if self.pods.set_waiting(&key, false) {
             dirty.push(Dirty::WaitingPod(key.clone()));
@@ -196,6 +199,7 @@ impl Cluster {
             pod: key,
             owners: [before.owner, None],
         });
+        dirty
     }
 
     fn apply_nodes(&mut self, update: Update<Arc<str>, NodeFact>) -> Vec<Dirty> {
@@ -203,7 +207,7 @@ impl Cluster {
         let mut dirty = Vec::new();
         for (name, fact) in changes.objects {
             match fact {
-                Some(fact) => self.apply_node(&name, fact, &mut dirty),
+                Some(fact) => dirty.extend(self.apply_node(&name, fact)),
                 None if self.nodes.remove(&name) => dirty.push(Dirty::Node(name)),
                 None => {}
             }
@@ -217,16 +221,15 @@ impl Cluster {
         dirty
     }
 
-    fn apply_node(&mut self, name: &Arc<str>, mut fact: NodeFact, dirty: &mut Vec<Dirty>) {
+    fn apply_node(&mut self, name: &Arc<str>, mut fact: NodeFact) -> Vec<Dirty> {
         let name = self.interner.intern(name);
         fact.labels.sort_unstable();
         self.interner.intern_pairs(&mut fact.labels);
         match self.nodes.apply(&name, fact) {
-            Put::Known => return,
-            Put::New => dirty.push(Dirty::NodeAppeared(name.clone())),
-            Put::Changed(_) => {}
+            Put::Known => Vec::new(),
+            Put::New => vec![Dirty::NodeAppeared(name.clone()), Dirty::Node(name)],
+            Put::Changed(_) => vec![Dirty::Node(name)],
         }
-        dirty.push(Dirty::Node(name));
     }
 
     fn settle_node(&mut self, node: Arc<str>) -> Vec<Dirty> {
@@ -247,6 +250,7 @@ impl Cluster {
     }
 
     fn watch_kind(&mut self, kind: GroupKind) -> Vec<Dirty> {
+        // A kind that was watched before may have been refused.
         let dirty = self.set_watch_state(kind.clone(), WatchState::Up);
         self.workloads.watch(kind);
         dirty
@@ -291,10 +295,10 @@ impl Cluster {
         for (object, fact) in changes.objects {
             let kind = kind.clone();
             let key = WorkloadKey { object, kind };
-            match fact {
-                Some(fact) => self.apply_workload(&key, fact, &mut dirty),
-                None => self.delete_workload(key, &mut dirty),
-            }
+            dirty.extend(match fact {
+                Some(fact) => self.apply_workload(&key, fact),
+                None => self.delete_workload(key),
+            });
         }
         if changes.ends_list {
             if !was_listed {
@@ -305,12 +309,7 @@ impl Cluster {
         dirty
     }
 
-    fn apply_workload(
-        &mut self,
-        key: &WorkloadKey,
-        mut fact: WorkloadFact,
-        dirty: &mut Vec<Dirty>,
-    ) {
+    fn apply_workload(&mut self, key: &WorkloadKey, mut fact: WorkloadFact) -> Option<Dirty> {
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
         let uid = fact.uid.clone();
@@ -318,27 +317,26 @@ impl Cluster {
         let uid_before = before.map(|before| before.uid.clone());
         let has_new_request = before.is_none_or(|before| before.annotations != fact.annotations);
         if !self.workloads.apply(&key, fact) {
-            return;
+            return None;
         }
         let uids = if uid_before.as_ref() == Some(&uid) {
             Vec::new()
         } else {
             uid_before.into_iter().chain([uid]).collect()
         };
-        dirty.push(Dirty::Workload {
+        Some(Dirty::Workload {
             workload: key,
             uids,
             has_new_request,
-        });
+        })
     }
 
-    fn delete_workload(&mut self, key: WorkloadKey, dirty: &mut Vec<Dirty>) {
-        if let Some(before) = self.workloads.remove(&key) {
-            dirty.push(Dirty::Workload {
-                workload: key,
-                uids: vec![before.uid],
-                has_new_request: true,
-            });
-        }
+    fn delete_workload(&mut self, key: WorkloadKey) -> Option<Dirty> {
+        let before = self.workloads.remove(&key)?;
+        Some(Dirty::Workload {
+            workload: key,
+            uids: vec![before.uid],
+            has_new_request: true,
+        })
     }
 }

@@ -2,7 +2,7 @@
 //! in PersistentPodState objects where each Pod runs.
 //!
 //! ```text
-//! observe ──facts──▶ decide ──writes──▶ write
+//! observe ──facts──▶ pps_recorder ──writes──▶ write
 //! ```
 //!
 //! - `observe` turns watches into [facts](pps_recorder::facts).

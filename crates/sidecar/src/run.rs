@@ -165,7 +165,7 @@ async fn record(
                     worker.apply(observation);
                 }
             }
-            Some(outcome) = worker.requests.next_outcome() => worker.done(outcome.context("a write has failed")?),
+            Some(outcome) = worker.requests.next_outcome() => worker.done(outcome.context("a request task has panicked")?),
             () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),

@@ -1,5 +1,5 @@
-//! What is known of the definition of PersistentPodState in the cluster: whether it keeps the compact
-//! form, and whether the objects are known as it shows them.
+//! Which objects get the compact form: what the administrator wants, and what the cluster's
+//! definition of PersistentPodState keeps.
 
 use pps_core::packed::{COMPACT_FROM, COMPACT_UNTIL};
 

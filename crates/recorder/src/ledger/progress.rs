@@ -6,9 +6,9 @@
 //! | dirty | something was heard of its Pod, node or workload | the next decision |
 //! | postponed | a write checks only so many drops and changes | the next write: it stays dirty |
 //! | deferred | the object has no capacity for it | the object has become smaller |
-//! | unconfirmed | the API server has not confirmed its drop or change | something is heard of its Pod, or the next retry |
+//! | unconfirmed | its drop or change is not confirmed | something is heard of its Pod, or a retry |
 //! | behind others | the same, and whatever is heard of its Pod | all other entries are written |
-//! | surplus | the workload has all Pods that it wants, and the name does not tell which | enough rounds have ended |
+//! | surplus | the workload has all its Pods, and the name does not tell which | some rounds have ended |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
     pub missing_labels: BTreeSet<Arc<str>>,
     /// Entries whose names do not say whether the workload wants them, each with the number of
     /// rounds in a row in which the workload had exactly the Pods that it wants, while nothing was
-    /// heard of the entry's Pod. See [`Ledger::end_surplus_round`](super::Ledger::end_surplus_round).
+    /// heard of the entry's Pod.
     pub surplus: BTreeMap<Arc<str>, u8>,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,

@@ -64,8 +64,8 @@ impl Agenda {
         times.into_iter().flatten().min()
     }
 
-    /// Clears the queues of decisions: another process decided meanwhile. A standby goes on to observe
-    /// how long nodes have been missing or new.
+    /// Clears the queues of decisions: another process decided meanwhile. A standby goes on to
+    /// observe how long nodes have been missing or new.
     pub fn clear(&mut self) {
         self.statuses.take_all();
         self.generated.take_all();

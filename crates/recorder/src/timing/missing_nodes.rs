@@ -10,7 +10,7 @@
 //! | the ledger has | here is | next |
 //! |---|---|---|
 //! | in grace period | a deadline | overdue |
-//! | overdue | no deadline; a lookup once a decision has asked for it | confirmed, or a new grace period |
+//! | overdue | a lookup, once a decision asks for it | confirmed, or a new grace period |
 //! | confirmed | a deadline | overdue |
 
 use std::collections::HashMap;

@@ -309,8 +309,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         timing.conflicts
     }
 
-    /// A check refuted the write, so it was not sent. The first time it is retried at once, afterwards
-    /// like a conflict.
+    /// A check refuted the write, so it was not sent. The first time it is retried at once,
+    /// afterwards like a conflict.
     pub fn not_sent(&mut self, key: &K, now: Instant) {
         let is_first = self.failures(key) == 0;
         self.retry_soon(key, now);

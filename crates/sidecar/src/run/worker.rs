@@ -173,8 +173,8 @@ impl Worker {
         }
     }
 
-    /// When the next write, lookup or eviction is due, or the grace period of a node ends. `None` on
-    /// a standby, or while no further request may be sent.
+    /// When the next write, lookup or eviction is due, or the grace period of a node ends. `None`
+    /// on a standby, or while no further request may be sent.
     pub(super) fn next_due(&self) -> Option<Instant> {
         if !self.term.is_leader() || !self.requests.has_room() {
             return None;
@@ -197,7 +197,16 @@ impl Worker {
             self.is_synced = true;
             self.health.mark_synced();
             self.update_metrics();
-            info!(tracked = ?self.recorder.counts(), "initial lists complete");
+            let counts = self.recorder.counts();
+            info!(
+                pods = counts.pods,
+                nodes = counts.nodes,
+                workloads = counts.workloads,
+                persistentpodstates = counts.persistent_pod_states,
+                recorded_states = counts.recorded_states,
+                missing_nodes = counts.missing_nodes,
+                "initial lists complete",
+            );
         }
         let now = Instant::now();
         self.take_up_work(now);

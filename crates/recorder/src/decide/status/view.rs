@@ -14,8 +14,8 @@ pub(crate) struct View<'a> {
     pub(crate) key: &'a NamespacedName,
     pub(crate) pps: &'a TrackedPps,
     pub(crate) workload: Option<&'a WorkloadFact>,
-    /// UID of the workload for which the states were recorded, unless a workload of another name
-    /// has it: the PPS targeted that workload before.
+    /// UID of the workload for which the states were recorded: this one or one that had its name
+    /// before. None if a workload of another name has it, which the PPS targeted before.
     pub(crate) recorded_for: Option<&'a str>,
     pub(crate) coverage: KindCoverage,
     /// Whether objects that target workloads of this kind can be decided.
@@ -137,8 +137,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a Pod is to the workload. `recorded_for` is the UID of the workload that had its name before
-/// and for which the states were recorded.
+/// What a Pod is to the workload. `recorded_for` is the UID of the workload for which the states
+/// were recorded, this one or one that had its name before.
 pub(super) fn ownership(
     pod: Option<&PodFact>,
     workload: Option<&WorkloadFact>,
@@ -152,7 +152,8 @@ pub(super) fn ownership(
         (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
         (Some(owner), Some(_), false) if Some(&**owner) == recorded_for => PodOwnership::Former,
         (Some(_), Some(_), _) => PodOwnership::Foreign,
-        // The workload is gone, and the garbage collector has not deleted this Pod yet.
+        // The workload is gone, and the garbage collector has not deleted this Pod yet. A stranger's
+        // Pod counts as well: to keep a state too long is safe.
         (Some(_), None, false) => PodOwnership::Owned,
         (None, _, false) => PodOwnership::Orphan,
         (_, _, true) => PodOwnership::Absent,

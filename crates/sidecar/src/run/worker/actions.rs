@@ -44,8 +44,8 @@ impl Worker {
         while let Some(task) = self.next(now) {
             self.send(task);
         }
-        // One only: it compares a Pod with all nodes, and after a node event each Pod that waits,
-        // while the Lease has to be renewed.
+        // At most one per turn: deciding an eviction compares the Pod with all nodes, and the Lease
+        // must be renewed meanwhile.
         if let Some(task) = self.next_eviction(now) {
             self.send(task);
         }
