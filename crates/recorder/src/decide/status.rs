@@ -32,7 +32,11 @@ use crate::facts::{Form, Header, NamespacedName, PpsStatus, StoredForm, Workload
 use crate::ledger::entry_change::EntryChange;
 use crate::ledger::progress::{InFlight, Remainder};
 use crate::recording::{Recording, with_recording};
-use crate::timing::schedule::write_cost;
+
+/// What a write of a compact object costs at least, unless it has fewer entries.
+const COMPACT_COST: usize = 1_000;
+/// How many times less an entry costs in the compact form.
+const COMPACT_DIVISOR: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusWrite {
@@ -241,6 +245,16 @@ fn write_form(form: &FormDecision, after: &Form) -> WriteForm {
         FormDecision::ToCompact(_) => WriteForm::MoveToCompact,
         _ if after.is_compact() => WriteForm::StayCompact,
         _ => WriteForm::StayPlain,
+    }
+}
+
+/// What a write of an object with this many entries costs, as a number of entries in `podStates`.
+/// In the compact form the API server hardly notices how many there are; but each write has all
+/// entries of the buckets that it changes, so that it pays to collect some.
+fn write_cost(entries: usize, form: StoredForm) -> usize {
+    match form {
+        StoredForm::Plain => entries,
+        StoredForm::Compact => entries.min(COMPACT_COST) + entries / COMPACT_DIVISOR,
     }
 }
 

@@ -11,14 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use crate::facts::StoredForm;
-
 const BASE: Duration = Duration::from_millis(250);
 const PER_ENTRY: Duration = Duration::from_micros(400);
-/// What a write of a compact object costs at least, unless it has fewer entries.
-const COMPACT_COST: usize = 1_000;
-/// How many times less an entry costs in the compact form.
-const COMPACT_DIVISOR: usize = 5;
 const LONGEST: Duration = Duration::from_secs(5);
 /// A pause of this part of the window ends it. A smaller part would end most windows early where
 /// Pods become Ready one after another: on a busy machine their changes do not arrive evenly.
@@ -50,17 +44,8 @@ impl Backoff {
     }
 }
 
-/// What a write of an object with this many entries costs, as a number of entries in `podStates`.
-/// In the compact form the API server hardly notices how many there are; but each write has all
-/// entries of the buckets that it changes, so that it pays to collect some.
-pub fn write_cost(entries: usize, form: StoredForm) -> usize {
-    match form {
-        StoredForm::Plain => entries,
-        StoredForm::Compact => entries.min(COMPACT_COST) + entries / COMPACT_DIVISOR,
-    }
-}
-
-/// How long changes to an object are batched, by the [cost](write_cost) of a write.
+/// How long changes to an object are batched, by the cost of a write: as a number of entries in
+/// `podStates`.
 fn window(cost: usize) -> Duration {
     let entries = u32::try_from(cost).unwrap_or(u32::MAX);
     BASE.saturating_add(PER_ENTRY.saturating_mul(entries))
@@ -275,7 +260,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.due.take_all().chain(self.failing.take_all()).collect()
     }
 
-    /// A write of this key succeeded, and the next one has this [cost](write_cost).
+    /// A write of this key succeeded, and the next one costs as much as so many entries in
+    /// `podStates`.
     pub fn written(&mut self, key: &K, cost: usize, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.window = window(cost);
