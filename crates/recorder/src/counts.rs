@@ -109,10 +109,7 @@ impl Counts {
 /// Whether the policy has limited a Pod to a topology, and not only its own template. A Pod keeps
 /// what was injected when the PPS is deleted.
 fn is_pinned(pod: &NamespacedName, pending: &PendingPod, ledger: &Ledger) -> bool {
-    let key = NamespacedName {
-        namespace: pod.namespace.clone(),
-        name: pending.pps.clone(),
-    };
+    let key = pod.sibling(&pending.pps);
     let pps = ledger.objects.get(&key);
     let requires_topology =
         pps.is_none_or(|pps| pps.observed.spec.required_keys().next().is_some());

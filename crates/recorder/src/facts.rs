@@ -34,6 +34,15 @@ impl NamespacedName {
             name: name.into(),
         }
     }
+
+    /// The object of this name in the same namespace.
+    #[must_use]
+    pub fn sibling(&self, name: &Arc<str>) -> Self {
+        Self {
+            namespace: self.namespace.clone(),
+            name: name.clone(),
+        }
+    }
 }
 
 impl fmt::Display for NamespacedName {

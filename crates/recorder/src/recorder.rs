@@ -16,7 +16,9 @@ use pps_core::Reason;
 use crate::cluster::{Cluster, Fact};
 use crate::counts::{self, Counts};
 use crate::decide::eviction::{self, PodEviction};
-use crate::decide::generated::{self, GeneratedPps, Warning, decide_alias, decide_generated};
+use crate::decide::generated::{
+    GeneratedDecision, GeneratedPps, Warning, WorkloadView, decide_alias, decide_generated,
+};
 use crate::decide::status::{self, PlannedWrite, StatusWrite, View};
 use crate::facts::interest::Interest;
 use crate::facts::store::Update;
@@ -193,7 +195,7 @@ impl Recorder {
             return None;
         }
         let second_name = workload.second_name();
-        let view = generated::View::of(workload, &second_name, &self.cluster, &self.ledger);
+        let view = WorkloadView::of(workload, &second_name, &self.cluster, &self.ledger);
         let generated = decide_generated(&view);
         let alias = self.decide_alias(workload);
         for warning in [generated.warning, alias.warning].into_iter().flatten() {
@@ -207,9 +209,9 @@ impl Recorder {
     }
 
     /// The policy looks for a PPS whether or not its workload is watched.
-    fn decide_alias(&mut self, workload: &WorkloadKey) -> generated::Decision {
+    fn decide_alias(&mut self, workload: &WorkloadKey) -> GeneratedDecision {
         let second_name = workload.second_name();
-        let view = generated::View::of(workload, &second_name, &self.cluster, &self.ledger);
+        let view = WorkloadView::of(workload, &second_name, &self.cluster, &self.ledger);
         let decision = decide_alias(&view);
         let behind_alias = view.behind_alias().map(|(key, _)| key.clone());
         let conflict = decision

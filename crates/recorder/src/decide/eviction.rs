@@ -38,10 +38,7 @@ pub(crate) fn decide(
     let workload = cluster
         .workloads
         .key_of(&key.namespace, pod.owner.as_ref()?)?;
-    let pps_key = NamespacedName {
-        namespace: key.namespace.clone(),
-        name: pending.pps.clone(),
-    };
+    let pps_key = key.sibling(&pending.pps);
     let view = View::of(&pps_key, cluster, ledger)?;
     let observed = &view.pps.observed;
     // What cannot be read may have a state of the Pod.

@@ -66,7 +66,7 @@ impl GeneratedPps {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Decision {
+pub(crate) struct GeneratedDecision {
     pub(crate) write: Option<GeneratedPps>,
     pub(crate) warning: Option<Warning>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Warning {
     pub(crate) message: String,
 }
 
-impl Decision {
+impl GeneratedDecision {
     fn write(write: GeneratedPps) -> Self {
         Self {
             write: Some(write),
@@ -94,7 +94,7 @@ impl Decision {
     }
 }
 
-pub(crate) struct View<'a> {
+pub(crate) struct WorkloadView<'a> {
     pub key: &'a WorkloadKey,
     /// The [second name](pps_core::governing::second_name) of the workload.
     pub second_name: &'a NamespacedName,
@@ -112,7 +112,7 @@ fn target_of(key: &WorkloadKey, fact: &WorkloadFact) -> TargetReference {
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> WorkloadView<'a> {
     pub(crate) fn of(
         key: &'a WorkloadKey,
         second_name: &'a NamespacedName,
@@ -131,9 +131,9 @@ impl<'a> View<'a> {
 }
 
 /// Decides about the generated PPS of a workload.
-pub(crate) fn decide_generated(view: &View<'_>) -> Decision {
+pub(crate) fn decide_generated(view: &WorkloadView<'_>) -> GeneratedDecision {
     let Some(workload) = view.workload else {
-        return Decision::default();
+        return GeneratedDecision::default();
     };
     let target = target_of(view.key, workload);
     let request = match generate::read_request(&target, &workload.annotations) {
@@ -141,7 +141,7 @@ pub(crate) fn decide_generated(view: &View<'_>) -> Decision {
         // What was generated before stays: a mistake is no wish to lose recorded states.
         Err(refusal) => {
             let message = format!("{refusal}; until then nothing is generated, changed or deleted");
-            return Decision::warn(Reason::InvalidAnnotation, message);
+            return GeneratedDecision::warn(Reason::InvalidAnnotation, message);
         }
     };
     let unusable = request
@@ -152,28 +152,28 @@ pub(crate) fn decide_generated(view: &View<'_>) -> Decision {
             message: warning.clone(),
         });
     let decision = match (request, view.generated()) {
-        (None, None) => Decision::default(),
+        (None, None) => GeneratedDecision::default(),
         // Its spec and its owners are unknown. An Event reports that it cannot be read.
-        (_, Some((_, pps))) if pps.observed.unreadable.is_some() => Decision::default(),
-        (None, Some((key, pps))) => Decision::write(delete(key, &pps.observed, false)),
-        (Some(request), Some((key, pps))) => Decision {
+        (_, Some((_, pps))) if pps.observed.unreadable.is_some() => GeneratedDecision::default(),
+        (None, Some((key, pps))) => GeneratedDecision::write(delete(key, &pps.observed, false)),
+        (Some(request), Some((key, pps))) => GeneratedDecision {
             write: update(key, pps, workload, &request),
             warning: None,
         },
         (Some(request), None) => match view.free_name() {
-            FreeName::Free(key) => Decision::write(create(key, workload, &request)),
-            FreeName::NotNeeded => Decision::default(),
+            FreeName::Free(key) => GeneratedDecision::write(create(key, workload, &request)),
+            FreeName::NotNeeded => GeneratedDecision::default(),
             FreeName::HeldBy(holder) => {
                 let advice = format!(
                     "point the targetRef of PersistentPodState {} at this workload, or delete it: \
                      it has the name that a generated one needs, and none is generated until then",
                     holder.name
                 );
-                Decision::warn(Reason::NameConflict, advice)
+                GeneratedDecision::warn(Reason::NameConflict, advice)
             }
         },
     };
-    Decision {
+    GeneratedDecision {
         warning: decision.warning.or(unusable),
         ..decision
     }
@@ -199,7 +199,7 @@ fn delete(key: &NamespacedName, fact: &PpsFact, is_alias: bool) -> GeneratedPps 
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> WorkloadView<'a> {
     fn generated(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
         let mut claims = self
             .objects
@@ -344,17 +344,19 @@ fn body(key: &NamespacedName, owners: &[Owner], spec: &Value) -> Value {
 }
 
 /// Decides about the alias of the PPS that governs a workload.
-pub(crate) fn decide_alias(view: &View<'_>) -> Decision {
+pub(crate) fn decide_alias(view: &WorkloadView<'_>) -> GeneratedDecision {
     let name = view.second_name;
     match (view.behind_alias(), view.aliases.objects.get(name)) {
-        (_, Some(existing)) if existing.terminating => Decision::default(),
+        (_, Some(existing)) if existing.terminating => GeneratedDecision::default(),
         (Some((key, pps)), Some(existing)) if is_alias_of(existing, key, &pps.observed) => {
-            Decision::default()
+            GeneratedDecision::default()
         }
-        (_, Some(existing)) if existing.generated => Decision::write(delete(name, existing, true)),
-        (None, _) => Decision::default(),
+        (_, Some(existing)) if existing.generated => {
+            GeneratedDecision::write(delete(name, existing, true))
+        }
+        (None, _) => GeneratedDecision::default(),
         (Some((key, pps)), None) if view.objects.get(name).is_none() => {
-            Decision::write(create_alias(name, key, &pps.observed))
+            GeneratedDecision::write(create_alias(name, key, &pps.observed))
         }
         // The policy cannot find the PPS: somebody else's object has the name of the alias.
         (Some((key, _)), _) => {
@@ -363,7 +365,7 @@ pub(crate) fn decide_alias(view: &View<'_>) -> Decision {
                  the name through which the policy would find it, so nothing is injected",
                 key.name, view.key.object.name, name.name
             );
-            Decision::warn(Reason::NameConflict, advice)
+            GeneratedDecision::warn(Reason::NameConflict, advice)
         }
     }
 }

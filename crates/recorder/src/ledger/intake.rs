@@ -4,7 +4,7 @@
 use pps_core::governing::aliased;
 use pps_core::{Reason, Spec};
 
-use super::tracked_pps::Source;
+use super::tracked_pps::Freshness;
 use super::{CompactForm, Ledger, TrackedPps};
 use crate::cluster::Cluster;
 use crate::facts::store::Update;
@@ -21,8 +21,8 @@ impl Ledger {
         let changes = self.objects.listed.changes(update);
         for (key, fact) in changes.objects {
             if let Some(fact) = fact {
-                let source = self.objects.note_listed(&key);
-                self.apply_object(&key, *fact, source, cluster);
+                let freshness = self.objects.note_listed(&key);
+                self.apply_object(&key, *fact, freshness, cluster);
             } else {
                 self.delete_object(&key, cluster);
             }
@@ -53,7 +53,7 @@ impl Ledger {
             return;
         }
         match fact {
-            Some(fact) => self.apply_object(key, *fact, Source::List, cluster),
+            Some(fact) => self.apply_object(key, *fact, Freshness::Authoritative, cluster),
             None => self.delete_object(key, cluster),
         }
     }
@@ -62,7 +62,7 @@ impl Ledger {
         &mut self,
         key: &NamespacedName,
         mut fact: PpsFact,
-        source: Source,
+        freshness: Freshness,
         cluster: &mut Cluster,
     ) {
         let key = &cluster.interner.intern_name(key);
@@ -83,7 +83,7 @@ impl Ledger {
         let replaced = if let Some(object) = self.objects.tracked.get_mut(key)
             && object.observed.uid == fact.uid
         {
-            let Some(replaced) = object.refresh(fact, source, shows_packed) else {
+            let Some(replaced) = object.refresh(fact, freshness, shows_packed) else {
                 return;
             };
             object.workload = workload.clone();

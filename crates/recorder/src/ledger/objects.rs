@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pps_core::governing::{Candidate, governing};
 
-use super::tracked_pps::{ChangedEntry, Source, TrackedPps};
+use super::tracked_pps::{ChangedEntry, Freshness, TrackedPps};
 use crate::facts::states::States;
 use crate::facts::store::Store;
 use crate::facts::{GroupKind, NamespacedName, PpsFact, WorkloadKey};
@@ -142,12 +142,12 @@ impl Objects {
     }
 
     /// A watch has reported an object, or an alias.
-    pub(super) fn note_listed(&mut self, key: &NamespacedName) -> Source {
+    pub(super) fn note_listed(&mut self, key: &NamespacedName) -> Freshness {
         self.listed.put(key, ());
         if self.listed.listing().is_some() {
-            Source::List
+            Freshness::Authoritative
         } else {
-            Source::Event
+            Freshness::MayBeStale
         }
     }
 
@@ -212,10 +212,7 @@ impl EntryIndex {
             .range(first..)
             .map(|(key, _)| key)
             .take_while(move |key| key.stem == stem)
-            .map(|key| NamespacedName {
-                name: key.object.clone(),
-                ..pod.clone()
-            })
+            .map(|key| pod.sibling(&key.object))
     }
 
     fn add(&mut self, object: &NamespacedName, pod: &str) {

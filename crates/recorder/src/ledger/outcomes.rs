@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pps_core::Reason;
 
 use super::progress::{NotEvicted, Remainder};
-use super::tracked_pps::{ChangedEntry, Source};
+use super::tracked_pps::{ChangedEntry, Freshness};
 use super::{Ledger, TrackedPps};
 use crate::cluster::Cluster;
 use crate::facts::{NamespacedName, WorkloadKey};
@@ -129,11 +129,11 @@ impl Ledger {
             self.work.statuses.insert(key.clone());
         }
         if let Some(pending_update) = pending_update {
-            let source = match trust {
-                Trust::AsStored => Source::Event,
-                Trust::AsShown => pending_update.source,
+            let freshness = match trust {
+                Trust::AsStored => Freshness::MayBeStale,
+                Trust::AsShown => pending_update.freshness,
             };
-            self.apply_object(key, pending_update.fact, source, cluster);
+            self.apply_object(key, pending_update.fact, freshness, cluster);
         }
     }
 
@@ -159,10 +159,7 @@ impl Ledger {
     }
 
     fn on_entry_dropped(&mut self, key: &NamespacedName, pod: &Arc<str>, cluster: &Cluster) {
-        let pod = NamespacedName {
-            namespace: key.namespace.clone(),
-            name: pod.clone(),
-        };
+        let pod = key.sibling(pod);
         if cluster.pods.facts.get(&pod).is_some() {
             // A Pod that was away from its home is recorded where it runs.
             self.mark_entry(key, &pod.name);
@@ -223,12 +220,7 @@ impl Ledger {
     ) {
         self.mark_with(pps, |object| {
             let pods = &mut object.progress.not_evicted;
-            pods.retain(|name, _| {
-                cluster.pods.waiting.contains(&NamespacedName {
-                    namespace: pps.namespace.clone(),
-                    name: name.clone(),
-                })
-            });
+            pods.retain(|name, _| cluster.pods.waiting.contains(&pps.sibling(name)));
             pods.insert(pod.clone(), not_evicted);
             object.progress.dirty.mark_header();
         });
@@ -239,10 +231,7 @@ impl Ledger {
         let Some(pending) = cluster.pods.pending(pod) else {
             return;
         };
-        let pps = NamespacedName {
-            namespace: pod.namespace.clone(),
-            name: pending.pps.clone(),
-        };
+        let pps = pod.sibling(&pending.pps);
         let object = self.objects.tracked.get_mut(&pps);
         let removed = object.and_then(|object| object.progress.not_evicted.remove(&pod.name));
         if removed.is_some() {
@@ -258,6 +247,6 @@ impl Ledger {
 enum Trust {
     /// The write was stored: a list that shows an older version was read before.
     AsStored,
-    /// The write was not stored: the version is worth what its source is.
+    /// The write was not stored, or nobody knows: the version is as fresh as it came.
     AsShown,
 }

@@ -28,17 +28,17 @@ pub(crate) struct TrackedPps {
 #[derive(Debug)]
 pub(crate) struct PendingUpdate {
     pub fact: PpsFact,
-    pub source: Source,
+    pub freshness: Freshness,
 }
 
-/// Where a version of an object comes from.
+/// What a version of an object is worth, by where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
-    /// A single event: it may be late, so an older version than the known one is no news.
-    Event,
-    /// A complete list, or a read that began after all that is known: what it says is right, even
-    /// if its version is older. After etcd was restored from a backup, all versions are.
-    List,
+pub(crate) enum Freshness {
+    /// From a single event, which may be late: an older version than the known one is no news.
+    MayBeStale,
+    /// From a complete list, or a read that began after all that is known: right even if its
+    /// version is older. After etcd was restored from a backup, all versions are.
+    Authoritative,
 }
 
 /// An entry that a write has changed, with the node that it named and the one that it names now.
@@ -82,20 +82,20 @@ impl TrackedPps {
     pub(super) fn refresh(
         &mut self,
         mut fact: PpsFact,
-        source: Source,
+        freshness: Freshness,
         shows_packed: bool,
     ) -> Option<PpsFact> {
         if self.progress.in_flight.is_some() {
             // An event after a list is newer than the list, and as much to be trusted.
-            let source = self
+            let freshness = self
                 .pending_update
                 .take()
-                .map_or(source, |before| source.max(before.source));
-            self.pending_update = Some(PendingUpdate { fact, source });
+                .map_or(freshness, |before| freshness.max(before.freshness));
+            self.pending_update = Some(PendingUpdate { fact, freshness });
             return None;
         }
         fact.status.restore(&self.observed.status, shows_packed);
-        if self.is_known(&fact, source) {
+        if self.is_known(&fact, freshness) {
             return None;
         }
         let before = &self.observed.status;
@@ -109,11 +109,11 @@ impl TrackedPps {
         Some(std::mem::replace(&mut self.observed, fact))
     }
 
-    fn is_known(&self, fact: &PpsFact, source: Source) -> bool {
+    fn is_known(&self, fact: &PpsFact, freshness: Freshness) -> bool {
         let known = &self.observed;
-        match source {
-            Source::List => fact == known,
-            Source::Event => {
+        match freshness {
+            Freshness::Authoritative => fact == known,
+            Freshness::MayBeStale => {
                 fact.resource_version == known.resource_version
                     || is_older(&fact.resource_version, &known.resource_version)
             }

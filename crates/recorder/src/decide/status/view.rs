@@ -86,10 +86,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn pod(&self, name: &Arc<str>) -> Option<&'a PodFact> {
-        self.pods.facts.get(&NamespacedName {
-            name: name.clone(),
-            namespace: self.key.namespace.clone(),
-        })
+        self.pods.facts.get(&self.key.sibling(name))
     }
 
     pub(crate) fn living_workload(&self) -> Option<&'a WorkloadFact> {

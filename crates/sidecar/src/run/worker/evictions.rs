@@ -18,10 +18,7 @@ impl Worker {
     pub(super) fn release_pending_pods(&mut self, check: &LossCheck) {
         let now = Instant::now();
         for (node, pod) in check.forgotten() {
-            let key = NamespacedName {
-                name: pod.clone(),
-                ..check.workload.object.clone()
-            };
+            let key = check.workload.object.sibling(pod);
             if let Some(uid) = self.recorder.pending_uid(&key) {
                 self.agenda
                     .unschedulable_pods
