@@ -9,7 +9,7 @@ CARGO := hack/cargo.sh
 # workspace, so that no dependency is compiled twice, and names what it needs of it.
 BUILD := hack/build-programs.sh --workspace
 TEST := $(CARGO) test --workspace --locked
-TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
+TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin kubectl-pps
 E2E_TESTS := --test e2e --test sessions
 # Only those of the site need a browser.
 NOT_OF_THE_SITE = $(if $(findstring browser::,$(T)),$(error run make site-tests T=...))$(T) $(if $(filter --,$(T)),,--) --skip browser::
@@ -107,9 +107,9 @@ control-plane: ## Prepare Kubernetes, etcd and what nodes need (once; they stay 
 	@hack/system-parts.sh >/dev/null
 
 .PHONY: test-programs
-test-programs: ## Prepare the other programs of the tests: a registry, cosign, helm and kustomize (likewise)
-	@hack/programs.sh tests >/dev/null
-	@hack/programs.sh install >/dev/null
+test-programs: ## Prepare the other programs of the tests: a registry, and what publishes and signs (likewise)
+	@for group in tests publish sign; do hack/programs.sh $$group >/dev/null; done
+	@. hack/common.sh && { have buildah || need_packages buildah; }
 
 .PHONY: jq
 jq:
@@ -153,8 +153,8 @@ kubectl-pps: ## Build the plugin kubectl pps as one file, and print its path (PL
 	@hack/build-release.sh kubectl-pps $(PLATFORM)
 
 .PHONY: publish
-publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARCH=amd64, ARGS=--plain-http)
-	@ARCH="$(ARCH)" hack/publish.sh "$(REGISTRY)" $(ARGS)
+publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARCH=amd64, ARGS="--ca-file ca.crt" or --plain-http)
+	@ARCH="$(ARCH)" REVISION="$(REVISION)" hack/publish.sh "$(REGISTRY)" $(ARGS)
 
 .PHONY: manifests
 manifests: ## Print the manifests with the images that were pushed, by digest (REGISTRY=host/path, OVERLAY=monitoring)
@@ -166,11 +166,11 @@ chart-values: ## Print the chart's values for the images that were pushed, by di
 
 .PHONY: release
 release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag; REGISTRY and REPOSITORY of the owner)
-	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" ARCH="$(ARCH)" WINDOWS="$(WINDOWS)" PLUGIN_ARCHIVES="$(PLUGIN_ARCHIVES)" hack/release.sh
+	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" ARCH="$(ARCH)" WINDOWS="$(WINDOWS)" PLUGINS="$(PLUGINS)" hack/release.sh
 
 .PHONY: tested-release
 tested-release: ## Do all of a release that precedes a push, and print what was verified (with the variables of release)
-	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" WINDOWS="$(WINDOWS)" PLUGIN_ARCHIVES="$(PLUGIN_ARCHIVES)" hack/tested-release.sh
+	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" WINDOWS="$(WINDOWS)" PLUGINS="$(PLUGINS)" hack/tested-release.sh
 
 .PHONY: rehearsal
 rehearsal: ## Rehearse a release in a clone of the last commit: build, test and install it on real nodes (TAG=v1.2.3-rc.1)

@@ -38,18 +38,17 @@ if [ -n "$GIVEN" ]; then
 fi
 
 with_cargo
-AUDITABLE=0.7.7
-TOOLS="$CACHE_DIR/release-tools-$AUDITABLE-$(sha256sum <hack/zig.txt | head -c 12)"
-prepare_tools() {
+TOOLS="$CACHE_DIR/zig-$(sha256sum <hack/zig.txt | head -c 12)"
+prepare_zig() {
     [ ! -d "$TOOLS" ] || return 0
     python3 -m pip --version >/dev/null 2>&1 || need_packages python3 python3-pip
     rm -rf "$TOOLS.new"
     step "download zig (100 MB, once)" python3 -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps \
         --require-hashes --only-binary=:all: --requirement hack/zig.txt --target "$TOOLS.new"
-    step "build cargo-auditable (once)" "$CARGO" install --quiet --locked --root "$TOOLS.new" "cargo-auditable@$AUDITABLE"
     mv "$TOOLS.new" "$TOOLS"
 }
-with_lock "tools for release builds" prepare_tools >&2
+with_lock zig prepare_zig >&2
+with_cargo_tool cargo-auditable 0.7.7
 
 FOLDER="${CARGO_TARGET_DIR:-target}" EXTRA=()
 if [ ! -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$TARGET" ]; then

@@ -117,6 +117,20 @@ with_cargo() {
     is_recent "$RUSTC" || die "Rust $(min_rust) or newer is needed, this machine has $(rustc --version 2>/dev/null || echo none): install it with rustup (https://rustup.rs)"
 }
 
+# with_cargo_tool NAME VERSION: puts a program of crates.io first on the PATH; cargo builds it once. Call with_cargo before.
+with_cargo_tool() {
+    local folder="$CACHE_DIR/tools/$1-$2"
+    build_tool() {
+        # Another process may have built it while this one waited.
+        [ ! -d "$folder" ] || return 0
+        rm -rf "$folder.new"
+        step "build $1 (once)" env -u CARGO_TARGET_DIR "$CARGO" install --quiet --locked --root "$folder.new" "$1@$2"
+        mv "$folder.new" "$folder"
+    }
+    [ -d "$folder" ] || with_lock "$1" build_tool "$@" >&2
+    PATH="$folder/bin:$PATH"
+}
+
 # native_arch: prints the name of this machine's processor in images.
 native_arch() {
     case "$(uname -m)" in
@@ -150,14 +164,30 @@ rust_target() {
 owner_registry() { sed -n 's/^registry = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
 owner_repository() { sed -n 's/^repository = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
 
-# with_publish: sets PUBLISH to pps-publish: the one that PPS_PUBLISH names, else one that it builds.
-with_publish() {
-    PUBLISH="${PPS_PUBLISH:-}"
-    [ -z "$PUBLISH" ] || return 0
-    with_cargo
-    export CARGO
-    step "build pps-publish" "$CARGO" build --locked --workspace --bin pps-publish
-    PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
+# project_version: prints the version in Cargo.toml.
+project_version() { sed -n 's/^version = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
+
+# source_date_epoch: prints the time that all files of a release get: SOURCE_DATE_EPOCH, else that of the commit.
+source_date_epoch() {
+    local seconds="${SOURCE_DATE_EPOCH:-}"
+    [ -n "$seconds" ] || seconds="$(git -C "$REPO_DIR" log -1 --format=%ct)" || die "there is no git history: set SOURCE_DATE_EPOCH"
+    [[ "$seconds" =~ ^[0-9]+$ ]] || die "SOURCE_DATE_EPOCH is $seconds: set it to a number of seconds since 1970"
+    echo "$seconds"
+}
+
+# pack_chart FOLDER: packs the Helm chart into the folder and prints the path. helm writes the files' times, which are set to the
+# commit's: the same files give the same bytes.
+pack_chart() {
+    local name=persistent-pod-state stage packed
+    stage="$(mktemp -d)"
+    packed="$1/$name-$(project_version).tgz"
+    cp -r "$REPO_DIR/charts/$name" "$stage"
+    chmod -R u=rwX,go=rX "$stage"
+    find "$stage" -exec touch -d "@$(source_date_epoch)" {} +
+    "$(cd "$REPO_DIR" && hack/programs.sh publish)/helm" package --destination "$1" "$stage/$name" >/dev/null
+    rm -r "$stage"
+    touch -d "@$(source_date_epoch)" "$packed"
+    echo "$packed"
 }
 
 need_linker() { have cc || need_packages gcc libc6-dev; }

@@ -9,27 +9,24 @@
 #   hack/manifests.sh --values registry.example.com/pps            instead the values for the Helm chart
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/registry.sh"
 cd "$REPO_DIR"
 VALUES=
 if [ "${1:-}" = --values ]; then VALUES=1; shift; fi
-REGISTRY="${1:-}"
-[ -n "$REGISTRY" ] && [ "${REGISTRY#-}" = "$REGISTRY" ] || die "no registry given: add REGISTRY=registry.example.com/path"
-shift
-REGISTRY="${REGISTRY%/}"
+with_registry "$@"
 # The field of the PolicyServer that says how to connect to the registry, and its value as JSON.
 FIELD='' VALUE=''
-case "${1:-}" in
---plain-http) FIELD=insecureSources VALUE="[\"${REGISTRY%%/*}\"]" ;;
---ca-file) FIELD=sourceAuthorities VALUE="{\"${REGISTRY%%/*}\": [\"$(awk '{printf "%s\\n", $0}' "${2:-/dev/null}")\"]}" ;;
+case "${ACCESS[0]:-}" in
+--plain-http) FIELD=insecureSources VALUE="[\"$HOST\"]" ;;
+--ca-file) FIELD=sourceAuthorities VALUE="{\"$HOST\": [\"$(awk '{printf "%s\\n", $0}' "${ACCESS[1]}")\"]}" ;;
 esac
 FOLDER="deploy${OVERLAY:+/overlays/$OVERLAY}"
 [ -f "$FOLDER/kustomization.yaml" ] \
     || die "OVERLAY is $OVERLAY: use one of $(cd deploy/overlays && echo *), or none"
 
-with_publish
-VERSION="$("$PUBLISH" --version | cut -d' ' -f2)"
-MODULE="$("$PUBLISH" digest "$REGISTRY/policies/persistent-pod-state:v$VERSION" "$@")"
-IMAGE="$("$PUBLISH" digest "$REGISTRY/persistent-pod-state-sidecar:v$VERSION" "$@")"
+VERSION="$(project_version)"
+MODULE="$(reference "policies/persistent-pod-state:v$VERSION")"
+IMAGE="$(reference "persistent-pod-state-sidecar:v$VERSION")"
 if [ -n "$VALUES" ]; then
     cat <<EOF
 # The names that the documents use.
@@ -46,7 +43,6 @@ EOF
     exit 0
 fi
 
-KUSTOMIZE="$(hack/programs.sh install)/kustomize"
 WORK="$(realpath "$(mktemp -d "${TMPDIR:-/tmp}/pps-manifests.XXXXXX")")"
 trap 'rm -rf "$WORK"' EXIT
 # For kustomize the policy is not a container image.
@@ -73,7 +69,7 @@ EOF
       path: /spec/$FIELD
       value: $VALUE
 EOF
-RENDERED="$("$KUSTOMIZE" build "$WORK")"
+RENDERED="$("$PROGRAMS/kustomize" build "$WORK")"
 printf '%s\n' "$RENDERED"
 [ -z "$FIELD" ] || grep -qx 'kind: PolicyServer' <<<"$RENDERED" \
     || say "$FOLDER has no PolicyServer: set spec.$FIELD in the one that runs the policies, else it cannot pull them"

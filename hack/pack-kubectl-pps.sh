@@ -2,40 +2,23 @@
 # Packs kubectl-pps with its man page, the completion for kubectl and the licence, and prints the archive's path. The same
 # files give the same bytes.
 #
-#   hack/pack-kubectl-pps.sh PROGRAM linux-amd64 FOLDER   a tar.gz, or a zip for windows, in FOLDER
+#   hack/pack-kubectl-pps.sh PROGRAM linux-amd64 FOLDER   a tar.gz in FOLDER
 #   hack/pack-kubectl-pps.sh --krew FOLDER                krew's manifest, FOLDER/pps.yaml, for all archives in FOLDER
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
-
-VERSION="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
+VERSION="$(project_version)"
 
 pack() {
-    local program=$1 folder=$3 name="kubectl-pps-$VERSION-$2" os="${2%-*}" stage suffix="" archive
-    [ "$os" = windows ] && suffix=.exe
+    local archive="$3/kubectl-pps-$VERSION-$2.tar.gz" stage suffix=""
+    [[ $2 != windows-* ]] || suffix=.exe
     stage="$(mktemp -d)"
     trap 'rm -rf "$stage"' RETURN
-    install -m 755 "$program" "$stage/kubectl-pps$suffix"
+    install -m 755 "$1" "$stage/kubectl-pps$suffix"
+    install -m 755 crates/kubectl-pps/kubectl_complete-pps "$stage"
     install -m 644 LICENSE crates/kubectl-pps/kubectl-pps.1 "$stage"
-    if [ "$os" = windows ]; then
-        archive="$folder/$name.zip"
-        rm -f "$archive"
-        # Date, system and attributes are fixed: neither zip nor python -m zipfile can do that.
-        python3 - "$archive" "$stage" <<'PYTHON'
-import pathlib, sys, zipfile
-
-with zipfile.ZipFile(sys.argv[1], "w") as archive:
-    for file in sorted(pathlib.Path(sys.argv[2]).iterdir()):
-        entry = zipfile.ZipInfo(file.name, (1980, 1, 1, 0, 0, 0))
-        entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-        archive.writestr(entry, file.read_bytes())
-PYTHON
-    else
-        install -m 755 crates/kubectl-pps/kubectl_complete-pps "$stage"
-        archive="$folder/$name.tar.gz"
-        tar --create --directory "$stage" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar . |
-            gzip --no-name >"$archive"
-    fi
+    tar --create --directory "$stage" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar . |
+        gzip --no-name >"$archive"
     realpath "$archive"
 }
 
@@ -64,7 +47,7 @@ YAML
     for archive in "$folder"/kubectl-pps-"$VERSION"-*; do
         [ -f "$archive" ] || die "there is no archive of kubectl-pps $VERSION in $folder"
         file="${archive##*/}"
-        IFS=- read -r os arch <<<"$(sed -e "s/^kubectl-pps-$VERSION-//" -e 's/\.tar\.gz$//' -e 's/\.zip$//' <<<"$file")"
+        IFS=- read -r os arch <<<"$(sed -e "s/^kubectl-pps-$VERSION-//" -e 's/\.tar\.gz$//' <<<"$file")"
         binary=kubectl-pps
         [ "$os" = windows ] && binary=kubectl-pps.exe
         cat <<YAML

@@ -2,19 +2,20 @@
 # Prints a folder with programs of one group, and makes them if they are missing. All are unmodified; hack/tools pins them.
 #
 #   hack/programs.sh kubernetes  etcd and Kubernetes: for the demo, and for all tests on a control plane
-#   hack/programs.sh tests       cosign, and a registry
-#   hack/programs.sh install     helm and kustomize
+#   hack/programs.sh tests       a registry
+#   hack/programs.sh publish     helm, kustomize and oras
+#   hack/programs.sh sign        cosign
 #   hack/programs.sh lint        actionlint
 #
 # Kubernetes comes from KUBEBUILDER_ASSETS, else from the user's cache, else from the official release if that can be
-# downloaded, else it is built from its Go module. helm, kustomize and cosign come from the PATH if they are there. The
+# downloaded, else it is built from its Go module. helm, kustomize, oras and cosign come from the PATH if they are there. The
 # others come from the user's cache, or are built from their Go modules.
 #
 # KUBERNETES=1.34           another version than the newest of hack/tools/kubernetes-*
 # KUBEBUILDER_ASSETS=DIR    use the Kubernetes and etcd of DIR. Without kubelet and kube-proxy there, the tests on real nodes
 #                           are skipped.
 # KUBERNETES_RELEASES=URL   a mirror of https://dl.k8s.io
-# HELM, KUSTOMIZE, COSIGN   use this program
+# HELM, KUSTOMIZE, ORAS, COSIGN   use this program
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -184,19 +185,23 @@ case "${1:-}" in
 kubernetes) kubernetes ;;
 tests)
     use_built registry github.com/distribution/distribution/v3 github.com/distribution/distribution/v3/cmd/registry
-    REGISTRY="$USED"
-    use cosign "${COSIGN:-}" github.com/sigstore/cosign/v3 github.com/sigstore/cosign/v3/cmd/cosign
-    print_folder "registry=$REGISTRY" "cosign=$USED"
+    print_folder "registry=$USED"
     ;;
-install)
+publish)
     use helm "${HELM:-}" helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm
     OWN_HELM="$USED"
     use kustomize "${KUSTOMIZE:-}" sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5
-    print_folder "helm=$OWN_HELM" "kustomize=$USED"
+    OWN_KUSTOMIZE="$USED"
+    use oras "${ORAS:-}" oras.land/oras oras.land/oras/cmd/oras
+    print_folder "helm=$OWN_HELM" "kustomize=$OWN_KUSTOMIZE" "oras=$USED"
     ;;
 lint)
     use_built actionlint github.com/rhysd/actionlint github.com/rhysd/actionlint/cmd/actionlint
     print_folder "actionlint=$USED"
     ;;
-*) die "unknown group ${1:-(none)}: use kubernetes, tests, install or lint" ;;
+sign)
+    use cosign "${COSIGN:-}" github.com/sigstore/cosign/v3 github.com/sigstore/cosign/v3/cmd/cosign
+    print_folder "cosign=$USED"
+    ;;
+*) die "unknown group ${1:-(none)}: use kubernetes, tests, publish, sign or lint" ;;
 esac

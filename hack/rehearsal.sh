@@ -13,7 +13,7 @@ CLONE="$(mktemp -d "${TMPDIR:-/tmp}/pps-rehearsal.XXXXXX")"
 say "the rehearsal is in $CLONE, which stays"
 git clone --quiet --no-hardlinks "$REPO_DIR" "$CLONE"
 cd "$CLONE"
-if [ "v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" != "$TAG" ]; then
+if [ "v$(REPO_DIR="$CLONE" project_version)" != "$TAG" ]; then
     hack/set-version.sh "${TAG#v}"
     git -c user.name=rehearsal -c user.email=rehearsal@localhost commit --quiet --all --message "Release ${TAG#v}"
 fi

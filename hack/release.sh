@@ -3,9 +3,9 @@
 #
 #   policy.wasm                           the policy
 #   pps-sidecar-linux-<arch>              the sidecar, one static file, for amd64 and arm64
-#   policy-sbom.spdx.json, pps-sidecar-linux-<arch>-sbom.spdx.json, kubectl-pps-<os>-<arch>-sbom.spdx.json
-#                                         software bills of materials (SPDX)
-#   kubectl-pps-<version>-<os>-<arch>.tar.gz (.zip for Windows)
+#   policy-sbom.cdx.json, pps-sidecar-linux-<arch>-sbom.cdx.json, kubectl-pps-<os>-<arch>-sbom.cdx.json
+#                                         software bills of materials (CycloneDX)
+#   kubectl-pps-<version>-<os>-<arch>.tar.gz
 #                                         the plugin with its man page and the licence
 #   pps.yaml                              the plugin's manifest for krew
 #   install.yaml, install-<overlay>.yaml  the manifests of deploy/, rendered
@@ -22,14 +22,13 @@
 #                       checkout that name them are changed (hack/set-owner.sh), so that what is released names them.
 # ARCH="amd64 arm64"    the processors; both by default.
 # WINDOWS=1             build the plugin for Windows on these processors, too.
-# PLUGIN_ARCHIVES=FOLDER  archives of the plugin that other machines have made: those for macOS.
-# PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM, PPS_STATIC_SIDECAR, PPS_FOREIGN_SIDECAR,
-#                       PPS_STATIC_PLUGIN and PPS_FOREIGN_PLUGIN name files, as elsewhere.
+# PLUGINS=FOLDER        builds of the plugin that other machines have made: kubectl-pps-darwin-amd64 and -arm64.
+# PPS_POLICY_WASM, PPS_STATIC_SIDECAR, PPS_FOREIGN_SIDECAR, PPS_STATIC_PLUGIN and PPS_FOREIGN_PLUGIN name files, as elsewhere.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
 
-VERSION="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
+VERSION="$(project_version)"
 DIST="${DIST:-$REPO_DIR/dist}"
 
 # section NAME: prints what CHANGELOG.md has under that heading; fails if there is no such heading.
@@ -56,42 +55,37 @@ fi
 
 [ -n "${PPS_POLICY_WASM:-}" ] || hack/build-wasm.sh
 MODULE="${PPS_POLICY_WASM:-policy.wasm}"
-declare -A SIDECARS PLUGINS
+declare -A SIDECARS PLUGINS_BUILT
 for arch in ${ARCH:-amd64 arm64}; do
     SIDECARS[$arch]="$(hack/build-release.sh pps-sidecar "linux-$arch")"
     for os in linux ${WINDOWS:+windows}; do
-        PLUGINS[$os-$arch]="$(hack/build-release.sh kubectl-pps "$os-$arch")"
+        PLUGINS_BUILT[$os-$arch]="$(hack/build-release.sh kubectl-pps "$os-$arch")"
     done
 done
-with_publish
-KUSTOMIZE="$(hack/programs.sh install)/kustomize"
+for file in ${PLUGINS:+"$PLUGINS"/kubectl-pps-*}; do
+    [ -f "$file" ] || die "PLUGINS=$PLUGINS has no build of the plugin, such as kubectl-pps-darwin-arm64"
+    PLUGINS_BUILT[${file##*/kubectl-pps-}]="$file"
+done
+KUSTOMIZE="$(hack/programs.sh publish)/kustomize"
 
 rm -rf "$DIST"
 mkdir -p "$DIST"
 
-# sbom PACKAGE TARGET FILE NAME
-sbom() { "$PUBLISH" sbom --package "$1" --target "$2" --file "$3" --output "$DIST/$4-sbom.spdx.json"; }
-
 install -m 644 "$MODULE" "$DIST/policy.wasm"
-sbom persistent-pod-state-policy wasm32-unknown-unknown "$MODULE" policy
-for arch in "${!SIDECARS[@]}"; do
-    install -m 755 "${SIDECARS[$arch]}" "$DIST/pps-sidecar-linux-$arch"
-    sbom pps-sidecar "$(rust_target "linux-$arch")" "${SIDECARS[$arch]}" "pps-sidecar-linux-$arch"
-done
-for platform in "${!PLUGINS[@]}"; do
-    hack/pack-kubectl-pps.sh "${PLUGINS[$platform]}" "$platform" "$DIST" >/dev/null
-done
-[ -z "${PLUGIN_ARCHIVES:-}" ] || install -m 644 "$PLUGIN_ARCHIVES"/kubectl-pps-"$VERSION"-* "$DIST"
-for archive in "$DIST"/kubectl-pps-"$VERSION"-*; do
-    platform="${archive#"$DIST/kubectl-pps-$VERSION-"}" platform="${platform%%.*}"
-    sbom kubectl-pps "$(rust_target "$platform")" "$archive" "kubectl-pps-$platform"
+hack/sbom.sh wasm32-unknown-unknown "persistent-pod-state-policy=$DIST/policy-sbom.cdx.json"
+for arch in "${!SIDECARS[@]}"; do install -m 755 "${SIDECARS[$arch]}" "$DIST/pps-sidecar-linux-$arch"; done
+for platform in "${!PLUGINS_BUILT[@]}"; do
+    hack/pack-kubectl-pps.sh "${PLUGINS_BUILT[$platform]}" "$platform" "$DIST" >/dev/null
+    SBOMS=("kubectl-pps=$DIST/kubectl-pps-$platform-sbom.cdx.json")
+    [[ $platform != linux-* ]] || SBOMS+=("pps-sidecar=$DIST/pps-sidecar-$platform-sbom.cdx.json")
+    hack/sbom.sh "$(rust_target "$platform")" "${SBOMS[@]}"
 done
 hack/pack-kubectl-pps.sh --krew "$DIST" >/dev/null
 "$KUSTOMIZE" build deploy >"$DIST/install.yaml"
 for overlay in deploy/overlays/*/; do
     "$KUSTOMIZE" build "$overlay" >"$DIST/install-$(basename "$overlay").yaml"
 done
-hack/pack-chart.sh "$DIST" >/dev/null
+pack_chart "$DIST" >/dev/null
 install -m 644 artifacthub-pkg.yml artifacthub-repo.yml README.md "$DIST"
 section "$HEADING" >"$DIST/RELEASE_NOTES.md"
 (cd "$DIST" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)

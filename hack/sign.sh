@@ -9,15 +9,15 @@
 #
 # REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote.
 #
-# COSIGN=PROGRAM   use this cosign (3.0 or newer)
+# COSIGN=PROGRAM   use this cosign (3.0 or newer); by default that of the PATH, else hack/programs.sh builds one
+# SSL_CERT_FILE    the authority of the registry, if it is a private one
 # KWCTL=PROGRAM    verify the policy with this kwctl, too: it reads signatures as a PolicyServer does
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-COSIGN="${COSIGN:-cosign}"
 FOLDER="${1:-}"
 [ -n "$FOLDER" ] || die "no folder given: run hack/sign.sh dist <references.txt"
 shift
-have "$COSIGN" || die "cosign is missing: install it (https://docs.sigstore.dev/cosign), or set COSIGN to it"
+COSIGN="$("$REPO_DIR/hack/programs.sh" sign)/cosign"
 
 OLDER_FORMAT=(--new-bundle-format=false) SIGN_OLDER=(--use-signing-config=false)
 case "${1:-}" in
@@ -42,8 +42,8 @@ esac
 # attest SBOM REFERENCE
 attest() {
     [ -f "$1" ] || die "$1 is missing: run make release"
-    "$COSIGN" attest --yes "${SIGN[@]}" --type spdxjson --predicate "$1" "$2"
-    "$COSIGN" verify-attestation "${VERIFY[@]}" --type spdxjson "$2" >/dev/null
+    "$COSIGN" attest --yes "${SIGN[@]}" --type cyclonedx --predicate "$1" "$2"
+    "$COSIGN" verify-attestation "${VERIFY[@]}" --type cyclonedx "$2" >/dev/null
 }
 
 # sign REFERENCE
@@ -58,10 +58,10 @@ sign() {
     case "$reference" in
     */policies/persistent-pod-state@*)
         if [ -n "${KWCTL:-}" ]; then "$KWCTL" verify "${KWCTL_VERIFY[@]}" "registry://$reference" >/dev/null; fi
-        attest "$FOLDER/policy-sbom.spdx.json" "$reference"
+        attest "$FOLDER/policy-sbom.cdx.json" "$reference"
         ;;
     */persistent-pod-state-sidecar@*)
-        for sbom in "$FOLDER"/pps-sidecar-linux-*-sbom.spdx.json; do attest "$sbom" "$reference"; done
+        for sbom in "$FOLDER"/pps-sidecar-linux-*-sbom.cdx.json; do attest "$sbom" "$reference"; done
         ;;
     esac
 }

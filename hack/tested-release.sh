@@ -20,7 +20,7 @@ diff "$DIST/SHA256SUMS" "$WORK/again/SHA256SUMS" >&2 || die "a second build has 
 verified "policy, SBOMs, archives, krew's manifest, manifests and chart, built again, have the same digests"
 
 # The tests push and install these files, and make small releases of their own.
-unset MAKEFLAGS WINDOWS PLUGIN_ARCHIVES ARCH
+unset MAKEFLAGS WINDOWS PLUGINS ARCH
 PPS_STATIC_SIDECAR="$DIST/pps-sidecar-linux-$(native_arch)" PPS_FOREIGN_SIDECAR="$DIST/pps-sidecar-linux-$(foreign_arch)"
 export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_POLICY_WASM="$DIST/policy.wasm" PPS_RELEASE_DIR="$DIST"
 make --no-print-directory release-tests 2>&1 | tee "$WORK/tests" >&2
@@ -30,5 +30,5 @@ verified "the tests of images, installation and release pass; the sidecar for $(
 make --no-print-directory site REVISION="${TAG:-HEAD}" REPOSITORY="${REPOSITORY:-}" >&2
 verified "the site's links and anchors lead somewhere"
 
-say "version $(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml), commit $(git rev-parse --short HEAD):"
+say "version $(project_version), commit $(git rev-parse --short HEAD):"
 cat "$VERIFIED"

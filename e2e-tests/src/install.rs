@@ -315,13 +315,9 @@ async fn pushed() -> Result<&'static Pushed> {
         let supervisor = Supervisor::start()?;
         let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
         let publisher = Publisher::to(&registry);
-        let (host, version) = (registry.host(), env!("CARGO_PKG_VERSION"));
-        let policy = publisher
-            .policy(&format!("{host}/policies/persistent-pod-state:v{version}"))
-            .await?;
-        let sidecar = publisher
-            .image(&format!("{host}/persistent-pod-state-sidecar:v{version}"))
-            .await?;
+        let host = registry.host();
+        let policy = publisher.policy(host).await?;
+        let sidecar = publisher.image(host).await?;
         let references = Published {
             policy: policy.replace(host, ""),
             sidecar: sidecar.replace(host, ""),

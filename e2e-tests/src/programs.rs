@@ -21,10 +21,12 @@ pub enum Group {
     /// libfaketime, promtool and proxies of Debian, and below `node` what a node needs besides
     /// the kubelet.
     System,
-    /// A registry, and cosign.
+    /// A registry.
     Tests,
-    /// helm and kustomize.
-    Install,
+    /// helm, kustomize and oras.
+    Publish,
+    /// cosign.
+    Sign,
 }
 
 impl Group {
@@ -37,7 +39,8 @@ impl Group {
         match self {
             Self::Kubernetes => programs("kubernetes"),
             Self::Tests => programs("tests"),
-            Self::Install => programs("install"),
+            Self::Publish => programs("publish"),
+            Self::Sign => programs("sign"),
             Self::System => Command::new(repository_file("hack/system-parts.sh")),
         }
     }

@@ -1,4 +1,4 @@
-//! An OCI registry: the server, `pps-publish`, which pushes to it, and an independent reader.
+//! An OCI registry: the server, the scripts that push to it, and an independent reader.
 
 pub mod foreign;
 pub mod publish;

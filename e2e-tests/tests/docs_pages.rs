@@ -154,7 +154,7 @@ pub(crate) async fn start_shell_with(
     let kubeconfig = control_plane.kubeconfig_for(ADMIN).unwrap();
     let folders = [
         Group::Kubernetes.folder().unwrap(),
-        Group::Install.folder().unwrap(),
+        Group::Publish.folder().unwrap(),
         plugin.to_owned(),
     ];
     let path = plugin::search_path(&folders).unwrap();

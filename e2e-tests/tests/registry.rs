@@ -1,5 +1,5 @@
-//! What `pps-publish` pushes to a real registry can be read by others: by an independent reader, by
-//! the waPC host, as a root file system, and by kwctl if there is one.
+//! What `hack/publish.sh` pushes to a real registry can be read by others: by an independent reader,
+//! by the waPC host, as a root file system, by helm, and by kwctl if there is one.
 
 mod chart;
 mod image;
@@ -8,13 +8,10 @@ mod platforms;
 mod policy;
 mod refusals;
 mod rendered;
-mod sbom;
-
-use std::fs;
+mod signatures;
 
 use pps_e2e::{
     registry::{Registry, RegistryOptions},
-    repository::repository_file,
     supervisor::Supervisor,
 };
 
@@ -63,23 +60,4 @@ fn provenance() -> Vec<(&'static str, String)> {
         ),
         ("org.opencontainers.image.version", VERSION.to_owned()),
     ]
-}
-
-#[test]
-fn deployment_and_publish_script_name_the_same_images() {
-    let script = fs::read_to_string(repository_file("hack/publish.sh")).unwrap();
-    for name in [
-        "policies/persistent-pod-state",
-        "persistent-pod-state-sidecar",
-    ] {
-        assert!(
-            script.contains(&format!("/{name}:v$VERSION")),
-            "hack/publish.sh does not push {name}"
-        );
-    }
-    let deployment = fs::read_to_string(repository_file("deploy/base/deployment.yaml")).unwrap();
-    assert!(
-        deployment.contains(&format!("/persistent-pod-state-sidecar:v{VERSION}\n")),
-        "{deployment}"
-    );
 }

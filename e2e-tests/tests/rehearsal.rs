@@ -7,12 +7,9 @@
 mod upgrade;
 
 use std::{
-    env,
-    ffi::OsStr,
-    fs,
-    io::Write,
+    env, fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use crate::{
@@ -28,15 +25,13 @@ use pps_e2e::{
     cluster::{Cluster, real_nodes},
     install::{Installation, Published},
     kubewarden::Controller,
-    manifests,
+    manifests::{self, render::helm},
     registry::{
         Publisher, Registry, RegistryOptions, digest,
         foreign::{FOREIGN, NATIVE},
-        publish::executable,
+        publish::{sign, throw_away_key},
     },
     report,
-    repository::repository_file,
-    scratch::Scratch,
     sidecar::NAMESPACE,
 };
 
@@ -62,15 +57,11 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let work = cluster.control_plane.folder().join("release");
     note(&format!("installing {}", dist.display()));
-    let chart = unpack(
-        &dist.join(format!("persistent-pod-state-{VERSION}.tgz")),
-        &work.join("released"),
-    );
-    let chart = chart.join("persistent-pod-state");
     let plugin = dist.join(format!("kubectl-pps-{VERSION}-linux-{NATIVE}.tar.gz"));
     let plugin = unpack(&plugin, &work.join("plugin"));
 
     let mut installation = publish(&cluster, &dist).await;
+    let chart = pull_chart(&installation.registry, &work);
     let objects = manifests::read(&dist.join("install.yaml")).unwrap();
     cluster.apply_objects(&objects).await.unwrap();
     installation.wait_available(&cluster).await.unwrap();
@@ -143,7 +134,9 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     };
     workloads.recorded("db", "db").await;
     upgrade::run_image(cluster, &installation, &first).await;
-    verified("the quick start, as printed, with the chart and the plugin of the folder");
+    verified(
+        "the quick start, as printed, with the chart that helm pulled and the plugin of the folder",
+    );
     let newer_chart = upgrade::next_chart(&work.join("chart"), work.join("next-chart"));
     let upgrade = format!(
         "helm upgrade persistent-pod-state {} --namespace {NAMESPACE} --values registry.yaml",
@@ -193,8 +186,7 @@ fn unpack(archive: &Path, folder: &Path) -> PathBuf {
 }
 
 /// Pushes the folder's files to a registry that the nodes use in place of the one that the files
-/// name, and once more under the quick start's path, which gives the same digests. Signs them, if
-/// cosign is here.
+/// name, and once more under the quick start's path, which gives the same digests. Signs them.
 async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
     let nodes = cluster.real_nodes().unwrap();
     let options = RegistryOptions {
@@ -207,7 +199,14 @@ async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
         .unwrap();
     let (released, path) = REGISTRY.split_once('/').unwrap();
     let names = [path, "pps"].map(|path| format!("{}/{path}", registry.host()));
-    let [references, again] = names.each_ref().map(|name| push(&registry, dist, name));
+    let publisher = Publisher::to(&registry)
+        .with("PPS_POLICY_WASM", dist.join("policy.wasm"))
+        .with_sidecars(
+            &dist.join(format!("pps-sidecar-linux-{NATIVE}")),
+            &dist.join(format!("pps-sidecar-linux-{FOREIGN}")),
+        );
+    let references = publisher.push(&names[0]).await.unwrap();
+    let again = publisher.push(&names[1]).await.unwrap();
     let relative = |name: &str, all: &[String]| {
         all.iter()
             .map(|one| one.replace(name, ""))
@@ -218,6 +217,12 @@ async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
         relative(&names[0], &references)
     );
 
+    let keys = throw_away_key().unwrap();
+    sign(&registry, dist, &references, keys.path()).unwrap();
+    verified(
+        "what was pushed and SHA256SUMS have signatures, and the programs their SBOMs, made with a \
+         throw-away key",
+    );
     let [policy, sidecar, chart] = references.try_into().unwrap();
     let pushed = registry.reader().unwrap().manifest(&chart).await.unwrap();
     let packed = fs::read(dist.join(format!("persistent-pod-state-{VERSION}.tgz"))).unwrap();
@@ -230,85 +235,25 @@ async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
         "the same files, pushed twice, have the same digests; the pushed chart is that of the \
          folder",
     );
-    sign(
-        &registry,
-        dist,
-        &[policy.as_str(), &sidecar, &chart].join("\n"),
-    );
     nodes.mirror(released, &registry).unwrap();
     Installation::of(cluster, registry, Published { policy, sidecar }).unwrap()
 }
 
-/// Runs `make publish` with the folder's files. Returns the references that it prints.
-fn push(registry: &Registry, dist: &Path, name: &str) -> Vec<String> {
-    let publisher = Publisher::to(registry);
-    let mut script = Command::new(repository_file("hack/publish.sh"));
-    script
-        .arg(name)
-        .args(&publisher.access)
-        .env("DOCKER_CONFIG", &publisher.docker_config);
-    script
-        .env("PPS_PUBLISH", executable().unwrap())
-        .env("PPS_POLICY_WASM", dist.join("policy.wasm"));
-    for (variable, processor) in [
-        ("PPS_STATIC_SIDECAR", NATIVE),
-        ("PPS_FOREIGN_SIDECAR", FOREIGN),
-    ] {
-        script.env(
-            variable,
-            dist.join(format!("pps-sidecar-linux-{processor}")),
-        );
-    }
-    let output = script.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect()
-}
-
-/// Signs and verifies with a key that nobody keeps, as the documents say.
-fn sign(registry: &Registry, dist: &Path, references: &str) {
-    let cosign = env::var_os("COSIGN")
-        .filter(|program| !program.is_empty())
-        .unwrap_or("cosign".into());
-    if Command::new(&cosign).arg("version").output().is_err() {
-        return report::skipped(
-            "signatures: not verified",
-            "cosign is not here; set COSIGN to version 3",
-        );
-    }
-    let folder = Scratch::folder("keys").unwrap();
-    let run = |program: &Path, args: &[&OsStr], input: &str| {
-        let mut program = Command::new(program);
-        program
-            .args(args)
-            .current_dir(folder.path())
-            .env("COSIGN", &cosign)
-            .env("COSIGN_PASSWORD", "");
-        program
-            .env("SSL_CERT_FILE", registry.ca().unwrap())
-            .stdin(Stdio::piped());
-        let mut child = program.spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(input.as_bytes())
-            .unwrap();
-        assert!(child.wait().unwrap().success(), "{args:?}");
-    };
-    run(cosign.as_ref(), &["generate-key-pair".as_ref()], "");
-    let script = repository_file("hack/sign.sh").canonicalize().unwrap();
-    run(
-        &script,
-        &[dist.as_os_str(), "--key".as_ref(), "cosign.key".as_ref()],
-        references,
-    );
-    verified("what was pushed and SHA256SUMS have signatures, made with a throw-away key");
+/// Pulls the chart as users do. Returns its folder.
+fn pull_chart(registry: &Registry, work: &Path) -> PathBuf {
+    let folder = work.join("released");
+    fs::create_dir_all(&folder).unwrap();
+    helm(&[
+        "pull",
+        &format!("oci://{}/pps/charts/persistent-pod-state", registry.host()),
+        "--version",
+        VERSION,
+        "--ca-file",
+        registry.ca().unwrap().to_str().unwrap(),
+        "--untar",
+        "--untardir",
+        folder.to_str().unwrap(),
+    ])
+    .unwrap();
+    folder.join("persistent-pod-state")
 }

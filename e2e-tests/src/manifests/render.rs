@@ -119,7 +119,7 @@ pub fn helm(arguments: &[&str]) -> Result<String> {
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(Group::Install.program(program)?)
+    let output = Command::new(Group::Publish.program(program)?)
         .args(arguments)
         .output()
         .with_context(|| format!("cannot run {program}"))?;

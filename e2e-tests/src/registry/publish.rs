@@ -1,22 +1,27 @@
-//! Runs `pps-publish`.
+//! Runs `hack/publish.sh`, as `make publish` does, and `hack/sign.sh`.
 
 use std::{
     env,
+    ffi::{OsStr, OsString},
+    io::Write,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 
-use super::server::Registry;
+use super::{foreign::NATIVE, server::Registry};
 use crate::{
+    programs::Group,
     repository::{policy_path, repository_file},
+    scratch::Scratch,
     supervisor::beside_current_exe,
 };
 
-const EXECUTABLE: &str = "pps-publish";
+/// Longer than a push and the build of a small image take on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A static sidecar: `PPS_STATIC_SIDECAR`, else what `hack/link-test-sidecar.sh` has linked.
 pub fn static_sidecar_path() -> Result<PathBuf> {
@@ -34,6 +39,8 @@ pub struct Publisher {
     pub docker_config: PathBuf,
     /// How to connect to the registry: `--plain-http` or `--ca-file`.
     pub access: Vec<String>,
+    /// More variables for the script.
+    pub variables: Vec<(&'static str, OsString)>,
 }
 
 impl Publisher {
@@ -46,90 +53,134 @@ impl Publisher {
         Self {
             docker_config: registry.docker_config(),
             access,
+            variables: Vec::new(),
         }
     }
 
-    /// Pushes the policy and returns its immutable reference.
-    pub async fn policy(&self, reference: &str) -> Result<String> {
-        self.push(&["policy", "--module", path(&policy_path())?, reference])
-            .await
+    /// The same with a variable of the script.
+    #[must_use]
+    pub fn with(mut self, variable: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((variable, value.as_ref().to_owned()));
+        self
     }
 
-    /// Pushes the sidecar's image and returns its immutable reference.
-    pub async fn image(&self, reference: &str) -> Result<String> {
-        self.push(&[
-            "image",
-            "--binary",
-            path(&static_sidecar_path()?)?,
-            reference,
-        ])
-        .await
+    /// The same with these executables, for this machine's processor and for the other one.
+    #[must_use]
+    pub fn with_sidecars(self, native: &Path, foreign: &Path) -> Self {
+        self.with("PPS_STATIC_SIDECAR", native)
+            .with("PPS_FOREIGN_SIDECAR", foreign)
     }
 
-    /// Pushes these executables as an image for several processors and returns its immutable
-    /// reference.
-    pub async fn images(&self, binaries: &[&Path], reference: &str) -> Result<String> {
-        let mut args = vec!["image"];
-        for binary in binaries {
-            args.extend(["--binary", path(binary)?]);
-        }
-        args.push(reference);
-        self.push(&args).await
+    /// Pushes the policy below `HOST/PATH` and returns its immutable reference.
+    pub async fn policy(&self, registry: &str) -> Result<String> {
+        self.push_one("policy", registry).await
     }
 
-    /// Pushes a packed chart and returns its immutable reference.
-    pub async fn chart(&self, package: &Path, reference: &str) -> Result<String> {
-        self.push(&["chart", "--package", path(package)?, reference])
-            .await
+    /// Pushes the sidecar's image for this machine's processor.
+    pub async fn image(&self, registry: &str) -> Result<String> {
+        let publisher = self.clone().with("ARCH", NATIVE);
+        publisher.push_one("image", registry).await
     }
 
-    /// Pushes with these arguments and returns the line that is printed.
-    pub async fn push(&self, args: &[&str]) -> Result<String> {
-        let output = self.run(args).await?;
-        let (said, complaint) = (text(&output.stdout), text(&output.stderr));
+    /// Pushes the sidecar's image for both processors.
+    pub async fn images(&self, registry: &str) -> Result<String> {
+        self.push_one("image", registry).await
+    }
+
+    /// Pushes the chart.
+    pub async fn chart(&self, registry: &str) -> Result<String> {
+        self.push_one("chart", registry).await
+    }
+
+    async fn push_one(&self, part: &str, registry: &str) -> Result<String> {
+        let mut printed = self.clone().with("PARTS", part).push(registry).await?;
+        let reference = printed.pop().context("nothing was printed")?;
+        ensure!(printed.is_empty(), "not one line: {printed:?}");
+        Ok(reference)
+    }
+
+    /// Pushes everything and returns the references that the script prints: of the policy, the
+    /// image and the chart.
+    pub async fn push(&self, registry: &str) -> Result<Vec<String>> {
+        let output = self.run("hack/publish.sh", &[registry]).await?;
         if !output.status.success() {
-            bail!("{complaint}");
+            bail!("{}", String::from_utf8_lossy(&output.stderr));
         }
-        let line = said.strip_suffix('\n').filter(|line| !line.contains('\n'));
-        Ok(line
-            .with_context(|| format!("not one line: {said:?}"))?
-            .to_owned())
+        let printed = String::from_utf8(output.stdout)?;
+        Ok(printed.lines().map(str::to_owned).collect())
     }
 
-    /// Runs `pps-publish` with these arguments, for this registry.
-    pub async fn run(&self, args: &[&str]) -> Result<Output> {
-        let access = self.access.iter().map(String::as_str);
-        let args: Vec<&str> = args.iter().copied().chain(access).collect();
-        run(&args, &[("DOCKER_CONFIG", &self.docker_config)]).await
+    /// Runs a script of the repository that uses this registry.
+    pub async fn run(&self, script: &str, args: &[&str]) -> Result<Output> {
+        let mut command = Command::new(repository_file(script).canonicalize()?);
+        command
+            .env("PPS_POLICY_WASM", policy_path().canonicalize()?)
+            .env("DOCKER_CONFIG", &self.docker_config)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        // Tests without a sidecar push none.
+        if let Ok(sidecar) = static_sidecar_path()
+            && !self
+                .variables
+                .iter()
+                .any(|(name, _)| *name == "PPS_STATIC_SIDECAR")
+        {
+            command.env("PPS_STATIC_SIDECAR", sidecar);
+        }
+        let output = command
+            .args(args)
+            .args(&self.access)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        tokio::time::timeout(TIMEOUT, output)
+            .await
+            .with_context(|| format!("{script} {args:?} took more than {TIMEOUT:?}"))?
+            .with_context(|| format!("cannot run {script}"))
     }
 }
 
-/// The executable.
-pub fn executable() -> Result<PathBuf> {
-    beside_current_exe(EXECUTABLE)
-        .ok_or_else(|| anyhow!("{EXECUTABLE} is not built: cargo build -p {EXECUTABLE}"))
+/// A key pair that nobody keeps, in a folder with `cosign.key` and `cosign.pub`.
+pub fn throw_away_key() -> Result<Scratch> {
+    let folder = Scratch::folder("keys")?;
+    let output = cosign(&["generate-key-pair"])?
+        .current_dir(folder.path())
+        .output()?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(folder)
 }
 
-/// Runs `pps-publish` in the root of the repository.
-pub async fn run(args: &[&str], env: &[(&str, &Path)]) -> Result<Output> {
-    let output = Command::new(executable()?)
-        .args(args)
-        .current_dir(repository_file(""))
-        .envs(env.iter().copied())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    tokio::time::timeout(Duration::from_mins(3), output)
-        .await
-        .with_context(|| format!("{EXECUTABLE} {args:?} took more than three minutes"))?
-        .with_context(|| format!("cannot run {EXECUTABLE}"))
+/// cosign with these arguments, and the empty password of the throw-away key.
+pub fn cosign(args: &[&str]) -> Result<std::process::Command> {
+    let mut command = std::process::Command::new(Group::Sign.program("cosign")?);
+    command.args(args).env("COSIGN_PASSWORD", "");
+    Ok(command)
 }
 
-fn path(path: &Path) -> Result<&str> {
-    path.to_str()
-        .with_context(|| format!("not UTF-8: {}", path.display()))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// Signs references and the files of a folder with `hack/sign.sh`, which also verifies them.
+pub fn sign(registry: &Registry, dist: &Path, references: &[String], keys: &Path) -> Result<()> {
+    let mut script = std::process::Command::new(repository_file("hack/sign.sh").canonicalize()?);
+    script
+        .arg(dist)
+        .arg("--key")
+        .arg(keys.join("cosign.key"))
+        .env("COSIGN_PASSWORD", "")
+        .env("DOCKER_CONFIG", registry.docker_config());
+    if let Some(authority) = registry.ca() {
+        script.env("SSL_CERT_FILE", authority);
+    }
+    let mut child = script
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().context("no standard input")?;
+    input.write_all(references.join("\n").as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
 }

@@ -57,9 +57,6 @@ pub struct Descriptor {
     /// In an index, the platform of the image.
     #[serde(default)]
     pub platform: Option<Platform>,
-    /// In an index, the artifact type of the manifest.
-    #[serde(default)]
-    pub artifact_type: Option<String>,
     /// Its annotations.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
@@ -85,9 +82,6 @@ pub struct Manifest {
     /// Its type.
     #[serde(default)]
     pub media_type: String,
-    /// The type of the artifact, unless it is an image.
-    #[serde(default)]
-    pub artifact_type: Option<String>,
     /// The configuration of a manifest.
     pub config: Option<Descriptor>,
     /// The layers of a manifest.
@@ -96,8 +90,6 @@ pub struct Manifest {
     /// The manifests of an index.
     #[serde(default)]
     pub manifests: Vec<Descriptor>,
-    /// The manifest that this artifact refers to.
-    pub subject: Option<Descriptor>,
     /// Its annotations.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
@@ -363,26 +355,6 @@ impl Reader {
         copy(unpacked, into).await?;
         fs::remove_dir_all(unpacked)?;
         Ok(config)
-    }
-
-    /// The artifacts that refer to a manifest: from the referrers API, else from the index under
-    /// its fallback tag.
-    pub async fn referrers(&self, reference: &str) -> Result<Vec<Descriptor>> {
-        let (repository, _) = self.split(reference)?;
-        let subject = self.manifest(reference).await?.digest;
-        let path = format!("{repository}/referrers/{subject}");
-        let (status, _, body) = self.get(&path, media_type::INDEX).await?;
-        match status {
-            StatusCode::OK => Ok(parse::<Manifest>(&path, &body)?.manifests),
-            StatusCode::NOT_FOUND => {
-                let tag = subject.replace(':', "-");
-                Ok(self
-                    .manifest(&format!("{}/{repository}:{tag}", self.host))
-                    .await?
-                    .manifests)
-            }
-            other => bail!("{path}: {other}"),
-        }
     }
 
     /// The tags of the reference's repository, sorted.

@@ -73,8 +73,8 @@ impl World {
         let registry = Registry::start(cluster.control_plane.supervisor(), options)
             .await
             .unwrap();
-        let reference = format!("{}/policies/persistent-pod-state:v1", registry.host());
-        let module = Publisher::to(&registry).policy(&reference).await.unwrap();
+        let publisher = Publisher::to(&registry);
+        let module = publisher.policy(registry.host()).await.unwrap();
         Self {
             cluster,
             controller,

@@ -1,4 +1,4 @@
-//! The real kwctl pulls what `pps-publish` pushed. Skipped without kwctl.
+//! The real kwctl pulls what `hack/publish.sh` pushed. Skipped without kwctl.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use pps_e2e::{
     supervisor::Supervisor,
 };
 
-use super::all_kinds;
+use super::{VERSION, all_kinds};
 
 fn run(kwctl: &Path, registry: &Registry, home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(kwctl);
@@ -40,8 +40,12 @@ async fn pulls_what_was_pushed() {
         let home = supervisor.folder().join(format!("{}-home", options.name));
         fs::create_dir(&home).unwrap();
         let registry = Registry::start(&supervisor, options).await.unwrap();
-        let reference = format!("{}/policies/persistent-pod-state:v1", registry.host());
-        let pushed = Publisher::to(&registry).policy(&reference).await.unwrap();
+        let publisher = Publisher::to(&registry);
+        let pushed = publisher.policy(registry.host()).await.unwrap();
+        let reference = format!(
+            "{}/policies/persistent-pod-state:v{VERSION}",
+            registry.host()
+        );
         let sources = registry.sources().unwrap();
         let sources = sources.to_str().unwrap();
         for (index, from) in [reference, pushed.clone()].iter().enumerate() {

@@ -23,11 +23,7 @@ async fn can_be_pulled_from_every_kind_of_registry() {
         let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
         let repository = format!("{}/policies/persistent-pod-state", registry.host());
 
-        // The default tag is the version, and a scheme is accepted.
-        let pushed = publisher
-            .policy(&format!("registry://{repository}"))
-            .await
-            .unwrap();
+        let pushed = publisher.policy(registry.host()).await.unwrap();
         let tagged = reader
             .manifest(&format!("{repository}:v{VERSION}"))
             .await
@@ -41,10 +37,7 @@ async fn can_be_pulled_from_every_kind_of_registry() {
 async fn is_stored_in_kubewardens_format_and_answers_requests() {
     let (_supervisor, registry) = super::start(super::with_password()).await;
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
-    let reference = publisher
-        .policy(&format!("{}/p:v1", registry.host()))
-        .await
-        .unwrap();
+    let reference = publisher.policy(registry.host()).await.unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
     assert_eq!(manifest.media_type, media_type::MANIFEST);
     let config = manifest.config.as_ref().unwrap();
@@ -80,10 +73,7 @@ async fn is_stored_in_kubewardens_format_and_answers_requests() {
     );
 
     // Pushing again changes nothing.
-    let again = publisher
-        .policy(&format!("{}/p:again", registry.host()))
-        .await
-        .unwrap();
+    let again = publisher.policy(registry.host()).await.unwrap();
     assert_eq!(again, reference);
     answers_requests(&module);
 }

@@ -15,7 +15,6 @@ use pps_e2e::{
     registry::{
         Publisher, Registry, RegistryOptions,
         foreign::{NATIVE, stand_in},
-        publish::executable,
     },
     repository::repository_file,
     supervisor::Supervisor,
@@ -31,11 +30,7 @@ fn script(registry: &Registry, args: &[&str], overlay: &str) -> Output {
         .args(args)
         .args(&publisher.access)
         .env("DOCKER_CONFIG", &publisher.docker_config);
-    command
-        .env("PPS_PUBLISH", executable().unwrap())
-        .env("OVERLAY", overlay)
-        .output()
-        .unwrap()
+    command.env("OVERLAY", overlay).output().unwrap()
 }
 
 fn printed(output: &Output) -> String {
@@ -58,14 +53,11 @@ fn assert_refused(output: &Output, sentence: &str) {
 
 /// Pushes both parts; returns their references.
 async fn push(supervisor: &Supervisor, registry: &Registry) -> (String, String) {
-    let (publisher, host) = (Publisher::to(registry), registry.host());
     let program = stand_in(supervisor.folder(), NATIVE).unwrap();
-    let policy = publisher
-        .policy(&format!("{host}/a/policies/persistent-pod-state"))
-        .await
-        .unwrap();
-    let image = format!("{host}/a/persistent-pod-state-sidecar");
-    (policy, publisher.images(&[&program], &image).await.unwrap())
+    let publisher = Publisher::to(registry).with("PPS_STATIC_SIDECAR", program);
+    let path = format!("{}/a", registry.host());
+    let policy = publisher.policy(&path).await.unwrap();
+    (policy, publisher.image(&path).await.unwrap())
 }
 
 /// Replaces the module of each policy and the image of each of the sidecar's containers; returns
@@ -127,8 +119,9 @@ async fn manifests_name_what_was_pushed_and_are_otherwise_those_of_deploy() {
         "no registry given: add REGISTRY=",
     );
     let elsewhere = format!("{}/b", registry.host());
-    let sentence =
-        format!("{elsewhere}/policies/persistent-pod-state has no such tag: push it first");
+    let sentence = format!(
+        "{elsewhere}/policies/persistent-pod-state:v{VERSION}: it is not there: push it first"
+    );
     assert_refused(&script(&registry, &[&elsewhere], ""), &sentence);
 }
 

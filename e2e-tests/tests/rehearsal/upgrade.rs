@@ -57,16 +57,14 @@ pub(super) async fn push_next(installation: &Installation, dist: &Path, work: &P
     let module = changed("policy.wasm", b"\0\x05\x04next");
     let programs = [NATIVE, FOREIGN]
         .map(|processor| changed(&format!("pps-sidecar-linux-{processor}"), b"next"));
-    let reference = format!("{host}/pps/policies/persistent-pod-state:v{NEXT}");
-    let policy = publisher
-        .push(&["policy", "--module", module.to_str().unwrap(), &reference])
-        .await
-        .unwrap();
-    let reference = format!("{host}/pps/persistent-pod-state-sidecar:v{NEXT}");
-    let sidecar = publisher
-        .images(&programs.each_ref().map(PathBuf::as_path), &reference)
-        .await
-        .unwrap();
+    let [native, foreign] = &programs;
+    let publisher = publisher
+        .with("PPS_VERSION", NEXT)
+        .with("PPS_POLICY_WASM", module)
+        .with_sidecars(native, foreign);
+    let registry = format!("{host}/pps");
+    let policy = publisher.policy(&registry).await.unwrap();
+    let sidecar = publisher.images(&registry).await.unwrap();
     Published { policy, sidecar }
 }
 
