@@ -81,7 +81,9 @@ fn package(metadata: &Value, questions: &str, created_at: String) -> String {
             .as_str()
             .unwrap_or_else(|| panic!("{key} is missing"))
     };
-    let image = format!("{}:v{VERSION}", of("io.kubewarden.policy.ociUrl"));
+    let url = of("io.kubewarden.policy.ociUrl");
+    let image = format!("{url}:v{VERSION}");
+    let registry = url.strip_suffix("/policies/persistent-pod-state").unwrap();
     let source = of("io.kubewarden.policy.source");
     let (logo_url, screenshots) = chart::pictures();
     let (maintainer, email) = of("io.kubewarden.policy.author")
@@ -107,14 +109,21 @@ fn package(metadata: &Value, questions: &str, created_at: String) -> String {
             {"name": "source", "url": source},
         ]),
         install: format!(
-            "The policy can be obtained using [kwctl](https://docs.kubewarden.io/howtos/install-kwctl):\n\
-             ```console\nkwctl pull {image}\n```\n\
-             Then, generate the policy manifest and tune it to your liking. For example:\n\
-             ```console\nkwctl scaffold manifest -t ClusterAdmissionPolicy registry://{image}\n```\n"
+            "The policy needs the sidecar that records where Pods run. The chart installs both, and a PolicyServer of their own with \
+             the image of yours:\n\
+             ```console\n\
+             image=\"$(kubectl get policyserver default -o jsonpath='{{.spec.image}}')\"\n\
+             helm upgrade --install persistent-pod-state oci://{registry}/charts/persistent-pod-state --version {VERSION} \\\n  \
+             --namespace persistent-pod-state --create-namespace \\\n  \
+             --set image.repository={registry}/persistent-pod-state-sidecar --set policy.module.repository={url} \\\n  \
+             --set policyServer.image.repository=\"${{image%:*}}\" --set policyServer.image.tag=\"${{image##*:}}\"\n\
+             ```\n\
+             [All values]({source}/blob/main/charts/persistent-pod-state/README.md#values), and \
+             [kustomize]({source}/blob/main/deploy/README.md)\n"
         ),
         maintainers: json!([{"name": maintainer, "email": email}]),
-        provider: json!({"name": "kubewarden"}),
-        recommendations: json!([{"url": "https://artifacthub.io/packages/helm/kubewarden/kubewarden-controller"}]),
+        provider: json!({"name": maintainer}),
+        recommendations: json!([{"url": "https://artifacthub.io/packages/helm/kubewarden/admission-controller"}]),
         changes: chart::changes(),
         screenshots,
         annotations: BTreeMap::from([
@@ -345,8 +354,15 @@ fn kwctl_generates_the_same_package() {
     let normalize = |text: &str| {
         let mut package = yaml(text);
         package["createdAt"] = Value::Null;
-        // kwctl knows none of these.
-        for field in ["logoURL", "changes", "screenshots"] {
+        // kwctl knows none of these, and would install the policy without its sidecar.
+        for field in [
+            "logoURL",
+            "changes",
+            "screenshots",
+            "install",
+            "provider",
+            "recommendations",
+        ] {
             package.as_object_mut().unwrap().remove(field);
         }
         // These hold YAML, in which kwctl has its own order of fields.
