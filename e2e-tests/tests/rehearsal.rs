@@ -137,7 +137,7 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     verified(
         "the quick start, as printed, with the chart that helm pulled and the plugin of the folder",
     );
-    let newer_chart = upgrade::next_chart(&work.join("chart"), work.join("next-chart"));
+    let newer_chart = upgrade::next_chart(&chart, work.join("next-chart"));
     let upgrade = format!(
         "helm upgrade persistent-pod-state {} --namespace {NAMESPACE} --values registry.yaml",
         newer_chart.display()

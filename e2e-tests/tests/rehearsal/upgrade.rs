@@ -203,6 +203,10 @@ pub(super) async fn remove_applied(cluster: &Cluster, objects: &[Value], webhook
         ""
     );
     let crd = ["crd", "persistentpodstates.apps.kruise.io"];
+    // These tests apply on the server, where they also own `webhook: null`; `kubectl apply` does not,
+    // and helm would refuse to share the field.
+    let nobody = r#"[{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]"#;
+    kubectl(&[&["patch"], &crd[..], &["--type=json", "--patch", nobody]].concat()).await;
     let name = "meta.helm.sh/release-name=persistent-pod-state";
     let namespace = format!("meta.helm.sh/release-namespace={NAMESPACE}");
     kubectl(&[&["annotate", "--overwrite"], &crd[..], &[name, &namespace]].concat()).await;
