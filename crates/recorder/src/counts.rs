@@ -1,5 +1,8 @@
 //! Counts of what the recorder keeps, for metrics. None of them is computed for each event.
 
+use pps_core::Reason;
+use pps_core::size::nearly_full;
+
 use crate::cluster::Cluster;
 use crate::facts::{NamespacedName, PendingPod};
 use crate::ledger::Ledger;
@@ -61,7 +64,9 @@ impl Counts {
         for pps in ledger.objects.values() {
             let capacity = &pps.progress.capacity;
             let bytes = capacity.sizes.stored + OBJECT_OVERHEAD;
-            let is_near = pps_core::size::nearly_full(bytes, limit, false).is_some();
+            // As the condition says, unless it says something worse.
+            let is_near = pps.observed.status.reports(Reason::NearCapacity)
+                || nearly_full(bytes, limit, false).is_some();
             self.recorded_states += pps.observed.status.pod_states.len();
             self.largest_object_bytes = self.largest_object_bytes.max(bytes);
             self.unreadable_objects += usize::from(pps.observed.unreadable.is_some());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pps_core::json::null_as_default;
 use pps_core::packed::{Damaged, PackedClaim, check_version};
 use pps_core::pps::{Condition, NodeDeletionPolicy, Packed};
-use pps_core::{PersistentPodState, Spec};
+use pps_core::{PersistentPodState, Reason, Spec};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -252,6 +252,14 @@ impl Form {
 }
 
 impl PpsStatus {
+    /// Whether the condition of type Recording has this reason.
+    pub fn reports(&self, reason: Reason) -> bool {
+        self.header
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == RECORDING && condition.reason == reason.as_str())
+    }
+
     /// Adds the states of the compact form to the others.
     fn unpack(&mut self) -> Result<(), Damaged> {
         if let Some(packed) = self.packed.take() {

@@ -14,7 +14,6 @@ use crate::facts::{NamespacedName, PpsStatus};
 use crate::ledger::capacity::OBJECT_OVERHEAD;
 use crate::ledger::entry_change::EntryChange;
 use crate::record::missing_keys;
-use crate::recording::RECORDING;
 
 /// What keeps a PPS from recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,14 +109,8 @@ pub(super) fn capacity_level(
         return Some(CapacityLevel::NeedsCompactForm);
     }
     let size = fitted.sizes.stored + OBJECT_OVERHEAD;
-    let percent = nearly_full(size, size_limit, was_near_capacity(status))?;
+    let percent = nearly_full(size, size_limit, status.reports(Reason::NearCapacity))?;
     Some(CapacityLevel::Near { percent })
-}
-
-fn was_near_capacity(status: &PpsStatus) -> bool {
-    status.header.conditions.iter().any(|condition| {
-        condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
-    })
 }
 
 /// The most severe problem, or how far recording is if `recorded` states are recorded.

@@ -95,6 +95,7 @@ fn reports_near_capacity_once() {
     world.pod("w-1", pod_of(2 * 1024));
     world.settle("p");
     assert_eq!(world.condition("p").1, "NearCapacity");
+    assert_eq!(world.recorder.counts().near_capacity, 1);
     assert!(world.recorder.take_work().notices.is_empty());
     world.recorder.apply(Fact::Pods(Update::Delete(key("w-0"))));
     world.workload("w", "uid-w", 0, &[]);
