@@ -90,7 +90,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of which nothing is known yet. StatefulSets are watched; other kinds can be added.
+    /// An empty cluster. StatefulSets are watched; other kinds can be added.
     pub(crate) fn new(interest: Interest) -> Self {
         Self {
             interest,

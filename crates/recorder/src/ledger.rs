@@ -82,7 +82,7 @@ impl Ledger {
         self.compact_form.is_kept == Some(true) && self.objects.is_current()
     }
 
-    /// Examines what a fact has made dirty.
+    /// Marks the entries and objects that a change of the cluster concerns.
     pub(crate) fn mark(&mut self, dirty: Dirty, cluster: &Cluster) {
         match dirty {
             Dirty::Pod { pod, owners } => self.mark_pod(&pod, &owners, cluster),

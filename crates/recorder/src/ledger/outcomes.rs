@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 
-use super::progress::{NotEvicted, Remainder};
+use super::progress::{InFlight, NotEvicted, Remainder};
 use super::tracked_pps::{ChangedEntry, Freshness};
 use super::{Ledger, TrackedPps};
 use crate::cluster::Cluster;
 use crate::facts::{NamespacedName, WorkloadKey};
-use crate::ledger::progress::InFlight;
 
 /// What became of a write of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +43,8 @@ impl Ledger {
         }
     }
 
-    /// Nothing else has to be written into an object: marks the entries whose check was refuted and
-    /// of which something was heard since. Returns whether there are any.
+    /// All other entries of an object are written: marks the unconfirmed entries whose Pods have
+    /// changed since. Returns whether there are any.
     pub(crate) fn requeue_unconfirmed(&mut self, key: &NamespacedName) -> bool {
         let object = self.objects.tracked.get_mut(key);
         object.is_some_and(|object| object.progress.requeue_unconfirmed())

@@ -103,9 +103,9 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether the workload exists for which the entry was recorded. An entry of which that is not
-    /// known counts as the new workload's if that may want the Pod, as long as a Pod of the former
-    /// workload is recorded beside it.
+    /// Whether the workload exists for which the entry was recorded. An entry of unknown origin
+    /// counts as the new workload's if the new workload may want the Pod, while a Pod of the former
+    /// workload is still recorded.
     fn presence(&self, may_be_wanted: bool) -> WorkloadPresence {
         let in_doubt = may_be_wanted && self.waits_for_former;
         self.view.presence_for(&self.pod, in_doubt)
