@@ -170,7 +170,7 @@ release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag; 
 
 .PHONY: tested-release
 tested-release: ## Do all of a release that precedes a push, and print what was verified (with the variables of release)
-	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" WINDOWS="$(WINDOWS)" PLUGINS="$(PLUGINS)" hack/tested-release.sh
+	@REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" WINDOWS="$(WINDOWS)" PLUGINS="$(PLUGINS)" hack/rehearsal.sh --here "$(TAG)"
 
 .PHONY: rehearsal
 rehearsal: ## Rehearse a release in a clone of the last commit: build, test and install it on real nodes (TAG=v1.2.3-rc.1)
