@@ -1,5 +1,6 @@
-//! One admission of a Pod whose state is recorded, by the number of recorded Pods: our policy,
-//! which asks the API server, and OpenKruise's webhook server, with its informer in the process.
+//! One admission: of a Pod that can have no state, of one without a PPS, and of one whose state is
+//! recorded, by the number of recorded Pods. Our policy asks the API server; OpenKruise's webhook
+//! server has its informer in the process.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::bed::{Bed, CANARY};
 use crate::layout::{Layout, node_name};
 use crate::meter::{cpu, median};
 use crate::recorder::{Product, Recorder};
-use crate::report::Unit;
+use crate::report::{Unit, count};
 
 /// The sizes have turns, so that a busy moment hits all alike.
 const ROUNDS: usize = 5;
@@ -28,11 +29,62 @@ const CALLS: usize = 200;
 /// How long a recorder may take until all sizes are complete, counted from its first record. What
 /// is not complete then counts as impossible.
 const LIMIT: Duration = Duration::from_mins(1);
-/// The row that says what an admission costs the API server.
-pub(crate) const API_SERVER_CPU: &str = "CPU of the API server";
 
-/// Takes a figure: how many Pods are recorded, what it is, its unit and its value.
-type Add<'a> = &'a mut dyn FnMut(usize, &str, Unit, f64);
+/// Takes a figure: the title of the Pod's case, what the figure is, its unit and its value.
+type Add<'a> = &'a mut dyn FnMut(&str, &str, Unit, f64);
+
+/// Whose admission is measured.
+#[derive(Clone, Copy)]
+enum Subject {
+    /// A Pod of a ReplicaSet. In a cluster it is not sent to the policy; here the policy accepts it
+    /// without asking the API server.
+    WithoutState,
+    /// A Pod of a StatefulSet without a PPS.
+    WithoutPps(Layout),
+    /// A Pod of a StatefulSet whose Pods are all recorded.
+    Recorded(Layout),
+}
+
+impl Subject {
+    fn title(self) -> String {
+        match self {
+            Self::WithoutState => "of a ReplicaSet".to_owned(),
+            Self::WithoutPps(_) => "no PPS".to_owned(),
+            Self::Recorded(layout) => format!("{} recorded", count(layout.pods)),
+        }
+    }
+
+    /// The number of the Pod that is admitted at this call.
+    fn pod(self, call: usize) -> usize {
+        match self {
+            Self::WithoutState => 0,
+            Self::WithoutPps(layout) | Self::Recorded(layout) => call * 7 % layout.pods,
+        }
+    }
+
+    fn request(self, call: usize) -> Value {
+        match self {
+            Self::WithoutState => {
+                let mut request = Layout::new("without-state", 1, 1).request(0);
+                request["object"]["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
+                request
+            }
+            Self::WithoutPps(layout) | Self::Recorded(layout) => layout.request(self.pod(call)),
+        }
+    }
+
+    /// Fails unless the answer admits the Pod and, if its state is recorded, sends it to its node.
+    fn check(self, call: usize, response: &Value) -> Result<()> {
+        ensure!(
+            response["allowed"] == true,
+            "the Pod is refused: {response}"
+        );
+        if let Self::Recorded(_) = self {
+            check_patch(response, &node_name(self.pod(call)))?;
+        }
+        Ok(())
+    }
+}
 
 /// Has the product's own recorder record StatefulSets of these sizes, and its own webhook admit
 /// their Pods.
@@ -75,9 +127,12 @@ pub(crate) async fn measure(
         their_host(&recorder)?
     };
     bed.settle().await?;
+    let without_pps = Layout::new("without-pps", 1, 10);
+    let mut subjects = vec![Subject::WithoutState, Subject::WithoutPps(without_pps)];
+    subjects.extend(recorded.into_iter().map(Subject::Recorded));
     for _ in 0..ROUNDS {
-        for layout in &recorded {
-            measure_size(bed, &host, *layout, add).await?;
+        for subject in &subjects {
+            measure_subject(bed, &host, *subject, add).await?;
         }
     }
     if let Server::PolicyServer(_) = host.server {
@@ -86,38 +141,33 @@ pub(crate) async fn measure(
     recorder.stop().await
 }
 
-async fn measure_size(bed: &Bed, host: &Host, layout: Layout, add: Add<'_>) -> Result<()> {
+async fn measure_subject(bed: &Bed, host: &Host, subject: Subject, add: Add<'_>) -> Result<()> {
+    let title = subject.title();
     let process = host.process.as_ref();
     let server = process.map(cpu).transpose()?;
     let api_server = bed.api_server_cpu()?;
     let mut times = Vec::with_capacity(CALLS);
     for call in 0..CALLS {
-        let pod = call * 7 % layout.pods;
-        let request = layout.request(pod);
+        let request = subject.request(call);
         let started = Instant::now();
         let response = host.client.ask_at(&host.path, &request).await?;
         times.push(started.elapsed().as_secs_f64() * 1e3);
-        check(&response, &node_name(pod))?;
+        subject.check(call, &response)?;
     }
     times.sort_unstable_by(f64::total_cmp);
-    add(layout.pods, "p50", Unit::Milliseconds, median(&times));
-    add(
-        layout.pods,
-        "p99",
-        Unit::Milliseconds,
-        times[CALLS * 99 / 100],
-    );
+    add(&title, "p50", Unit::Milliseconds, median(&times));
+    add(&title, "p99", Unit::Milliseconds, times[CALLS * 99 / 100]);
     if let Some((process, before)) = process.zip(server) {
         add(
-            layout.pods,
+            &title,
             "CPU of the webhook server",
             Unit::Milliseconds,
             each_call(cpu(process)? - before),
         );
     }
     add(
-        layout.pods,
-        API_SERVER_CPU,
+        &title,
+        "CPU of the API server",
         Unit::Milliseconds,
         each_call(bed.api_server_cpu()? - api_server),
     );
@@ -130,11 +180,7 @@ fn each_call(seconds: f64) -> f64 {
 }
 
 /// Fails unless the answer sends the Pod to its node.
-fn check(response: &Value, node: &str) -> Result<()> {
-    ensure!(
-        response["allowed"] == true,
-        "the Pod is refused: {response}"
-    );
+fn check_patch(response: &Value, node: &str) -> Result<()> {
     let patch = response["patch"]
         .as_str()
         .with_context(|| format!("no patch in the answer: {response}"))?;

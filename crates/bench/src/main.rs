@@ -117,12 +117,9 @@ async fn measure_policy(args: &Args, publish: Publish<'_>) -> Result<()> {
         &mut bed,
         Product::Ours,
         sizes,
-        &mut |pods, what, unit, value| {
-            figures.add(&format!("{} recorded", count(pods)), what, unit, value);
-        },
+        &mut |title, what, unit, value| figures.add(title, what, unit, value),
     )
     .await?;
-    figures.add_growth(admission::API_SERVER_CPU);
     publish("admission", figures.table("admission of one Pod"))
 }
 
@@ -193,13 +190,8 @@ async fn measure_openkruise(is_small: bool, publish: Publish<'_>) -> Result<()> 
             if product == Product::OpenKruiseLifted {
                 continue;
             }
-            let mut add = |pods, what: &str, unit, value| {
-                admitted.add(
-                    product.title(),
-                    &format!("{} recorded: {what}", count(pods)),
-                    unit,
-                    value,
-                );
+            let mut add = |title: &str, what: &str, unit, value| {
+                admitted.add(product.title(), &format!("{title}: {what}"), unit, value);
             };
             Box::pin(admission::measure(&mut bed, product, sizes, &mut add)).await?;
         }

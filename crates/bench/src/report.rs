@@ -87,23 +87,6 @@ impl Figures {
         values[column].push(value);
     }
 
-    /// Adds a row that compares each column of a row with the first one.
-    pub(crate) fn add_growth(&mut self, row: &str) {
-        let Some(known) = self.rows.iter().find(|known| known.name == row) else {
-            return;
-        };
-        let Some(first) = known.median(0) else { return };
-        let ratios: Vec<_> = (0..self.columns.len())
-            .map(|column| known.median(column))
-            .collect();
-        let name = format!("{row} ÷ at {}", self.columns[0]);
-        for (column, value) in self.columns.clone().iter().zip(ratios) {
-            if let Some(value) = value {
-                self.add(column, &name, Unit::Ratio, value / first);
-            }
-        }
-    }
-
     /// A table of medians. Beside other products it also says who is ahead; one without a figure
     /// could not do it.
     pub(crate) fn table(&self, first: &str) -> String {
@@ -273,23 +256,5 @@ mod tests {
                 "here"
             ]
         );
-    }
-
-    #[test]
-    fn growth_is_relative_to_the_first_column() {
-        let mut figures = Figures::default();
-        for (column, value) in [("10", 2.0), ("1,000", 3.0)] {
-            figures.add(column, "CPU", Unit::Milliseconds, value);
-        }
-        figures.add_growth("CPU");
-        let text = figures.table("");
-        let row: Vec<&str> = text
-            .lines()
-            .last()
-            .unwrap()
-            .split('|')
-            .map(str::trim)
-            .collect();
-        assert_eq!(row[1..4], ["CPU ÷ at 10", "1.00 ×", "1.50 ×"]);
     }
 }
