@@ -1,16 +1,19 @@
 //! The control plane of a measurement, without controllers, so that nothing else changes the
 //! objects.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, GetParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pps_e2e::cluster::{POLICY_SERVER, SIDECAR};
 use pps_e2e::control_plane::{self, ControlPlane, User, program};
+use pps_e2e::kubewarden::policy_server;
 use pps_e2e::manifests;
 use pps_e2e::repository::repository_file;
 use pps_e2e::supervisor::Supervisor;
@@ -79,6 +82,31 @@ impl Bed {
             api_server,
             recorders: 0,
         })
+    }
+
+    /// The products that are measured, in turns.
+    pub(crate) fn products(&self) -> &'static [Product] {
+        if self.openkruise.is_some() {
+            &Product::ALL
+        } else {
+            &[Product::Ours]
+        }
+    }
+
+    /// The table, and below it the day and the versions of what was measured with it.
+    pub(crate) async fn with_caption(&self, table: &str) -> Result<String> {
+        let kubernetes = self.client().apiserver_version().await?.git_version;
+        let policy_server = policy_server::executable()
+            .map(|program| Command::new(program).arg("--version").output())
+            .transpose()?
+            .map_or(
+                "the tests' stand-in for a PolicyServer".to_owned(),
+                |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            );
+        let today = Timestamp::now().strftime("%Y-%m-%d");
+        Ok(format!(
+            "{table}\n\n*{today}, Kubernetes {kubernetes}, {policy_server}*"
+        ))
     }
 
     /// CPU time of the API server so far.

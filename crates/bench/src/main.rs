@@ -51,12 +51,13 @@ struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Family {
-    /// The policy's size, one evaluation, and one admission.
+    /// The policy's size, and one evaluation.
     Policy,
-    /// The sidecar with a real API server.
+    /// One admission, with a real API server; beside OpenKruise if `OPENKRUISE_MANAGER` names its
+    /// manager.
+    Admission,
+    /// The sidecar with a real API server, beside OpenKruise likewise.
     Sidecar,
-    /// Beside OpenKruise's manager, in turns on one control plane. Needs `OPENKRUISE_MANAGER`.
-    Openkruise,
 }
 
 #[tokio::main]
@@ -69,146 +70,112 @@ async fn main() -> Result<()> {
     };
     for family in families {
         eprintln!("measuring: {family:?}");
-        // A finished table is published at once, so that a later failure does not lose it.
-        let publish = |name: &str, text: String| {
-            println!("{name}:\n\n{text}\n");
-            args.write
-                .as_ref()
-                .map_or(Ok(()), |file| report::write(file, name, &text))
-        };
         match family {
-            Family::Policy => Box::pin(measure_policy(&args, &publish)).await?,
-            Family::Sidecar => Box::pin(measure_sidecar(args.small, &publish)).await?,
-            Family::Openkruise if args.families.is_empty() && !openkruise::is_configured() => {
-                eprintln!("skipped: {} is not set", openkruise::MANAGER);
-            }
-            Family::Openkruise => Box::pin(measure_openkruise(args.small, &publish)).await?,
+            Family::Policy => measure_policy(&args)?,
+            Family::Admission => Box::pin(measure_admission(&args)).await?,
+            Family::Sidecar => Box::pin(measure_sidecar(&args)).await?,
         }
     }
     Ok(())
 }
 
-/// Takes the name and the text of a finished table.
-type Publish<'a> = &'a dyn Fn(&str, String) -> Result<()>;
+impl Args {
+    /// Prints a finished table, and writes it at once, so that a later failure does not lose it.
+    fn publish(&self, name: &str, text: &str) -> Result<()> {
+        println!("{name}:\n\n{text}\n");
+        self.write
+            .as_ref()
+            .map_or(Ok(()), |file| report::write(file, name, text))
+    }
 
-async fn measure_policy(args: &Args, publish: Publish<'_>) -> Result<()> {
-    let sizes: &[usize] = if args.small {
-        &[10, 100]
-    } else {
-        &[10, 100, 1_000, 10_000]
-    };
+    /// How often each product has its turn.
+    fn turns(&self, bed: &Bed) -> usize {
+        if self.small || bed.products().len() == 1 {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// The numbers of Pods that one PPS has recorded.
+    fn recorded_pods(&self) -> &'static [usize] {
+        if self.small {
+            &[10, 100]
+        } else {
+            &[10, 100, 1_000, 10_000]
+        }
+    }
+}
+
+fn measure_policy(args: &Args) -> Result<()> {
     let wasm = std::fs::read(policy_path())?;
-    publish("size", evaluation::measure_size(&wasm))?;
+    args.publish("size", &evaluation::measure_size(&wasm))?;
     if let Some(file) = &args.baseline_policy {
         let baseline = std::fs::read(file).with_context(|| file.display().to_string())?;
         let compared = evaluation::compare_with_baseline(&wasm, &baseline)?;
         // Not for the document: it depends on the file.
         println!("another build:\n\n{compared}\n");
     }
-    publish("native and Wasm", evaluation::compare_with_native(&wasm)?)?;
-    publish(
-        "recorded Pods",
-        evaluation::measure_by_recorded_pods(&wasm, sizes)?,
-    )?;
-
-    let mut bed = Bed::start(None).await?;
-    let mut figures = Figures::default();
-    admission::measure(
-        &mut bed,
-        Product::Ours,
-        sizes,
-        &mut |title, what, unit, value| figures.add(title, what, unit, value),
-    )
-    .await?;
-    publish("admission", figures.table("admission of one Pod"))
+    args.publish("native and Wasm", &evaluation::compare_with_native(&wasm)?)?;
+    let by_recorded_pods = evaluation::measure_by_recorded_pods(&wasm, args.recorded_pods())?;
+    args.publish("recorded Pods", &by_recorded_pods)
 }
 
-async fn measure_sidecar(is_small: bool, publish: Publish<'_>) -> Result<()> {
-    let mut bed = Bed::start(None).await?;
+async fn measure_admission(args: &Args) -> Result<()> {
+    let mut bed = Bed::start(OpenKruise::read_if_configured()?).await?;
     let mut figures = Figures::default();
-    recording::measure_becoming_ready(&mut bed, Product::Ours, &mut figures).await?;
-    publish(
-        "becoming ready",
-        figures.table("1,000 Pods of one StatefulSet"),
-    )?;
-
-    let sizes: &[usize] = if is_small {
-        &[100]
-    } else {
-        &[100, 1_000, 10_000]
-    };
-    let mut figures = Figures::default();
-    for &workloads in sizes {
-        let column = format!("{} PPS × 10", count(workloads));
-        let changes = [recording::IRRELEVANT, recording::RECORDED];
-        recording::measure_start(
-            &mut bed,
-            Product::Ours,
-            workloads,
-            &column,
-            &changes,
-            &mut figures,
-        )
-        .await?;
-    }
-    publish("starting", figures.table("all Ready, none recorded"))?;
-    let workloads = if is_small { 100 } else { 1_000 };
-    publish(
-        "relist",
-        Box::pin(relist::measure(&mut bed, workloads)).await?,
-    )
-}
-
-async fn measure_openkruise(is_small: bool, publish: Publish<'_>) -> Result<()> {
-    let mut bed = Bed::start(Some(OpenKruise::read()?)).await?;
-    let turns = if is_small { 1 } else { 2 };
-    let workloads = if is_small { 100 } else { 1_000 };
-    let sizes: &[usize] = if is_small {
-        &[10]
-    } else {
-        &[10, 100, 1_000, 10_000]
-    };
-    let mut ready = Figures::default();
-    let mut start = Figures::default();
-    let mut admitted = Figures::default();
-    for turn in 1..=turns {
-        for product in Product::ALL {
-            eprintln!("  turn {turn} of {turns}: {}", product.title());
-            recording::measure_becoming_ready(&mut bed, product, &mut ready).await?;
-            let changes = [recording::IRRELEVANT];
-            recording::measure_start(
-                &mut bed,
-                product,
-                workloads,
-                product.title(),
-                &changes,
-                &mut start,
-            )
-            .await?;
+    for _ in 0..args.turns(&bed) {
+        for &product in bed.products() {
             // The limit of its requests makes no difference to OpenKruise's webhook, which makes
             // none.
             if product == Product::OpenKruiseLifted {
                 continue;
             }
             let mut add = |title: &str, what: &str, unit, value| {
-                admitted.add(product.title(), &format!("{title}: {what}"), unit, value);
+                figures.add(product.title(), &format!("{title}: {what}"), unit, value);
             };
-            Box::pin(admission::measure(&mut bed, product, sizes, &mut add)).await?;
+            admission::measure(&mut bed, product, args.recorded_pods(), &mut add).await?;
         }
     }
-    publish(
-        "OpenKruise: becoming ready",
-        ready.table("1,000 Pods of one StatefulSet"),
-    )?;
-    publish(
-        "OpenKruise: starting",
-        start.table(&format!(
-            "{} PPS × 10, all Ready, none recorded",
-            count(workloads)
-        )),
-    )?;
-    publish(
-        "OpenKruise: admission",
-        admitted.table("admission of one Pod"),
-    )
+    let table = figures.table("admission of one Pod");
+    args.publish("admission", &bed.with_caption(&table).await?)
+}
+
+async fn measure_sidecar(args: &Args) -> Result<()> {
+    let mut bed = Bed::start(OpenKruise::read_if_configured()?).await?;
+    let (mut ready, mut start) = (Figures::default(), Figures::default());
+    let workloads = if args.small { 100 } else { 1_000 };
+    for _ in 0..args.turns(&bed) {
+        for &product in bed.products() {
+            eprintln!("  {}", product.title());
+            recording::measure_becoming_ready(&mut bed, product, &mut ready).await?;
+            let column = product.title();
+            recording::measure_start(&mut bed, product, workloads, column, &mut start).await?;
+        }
+    }
+    let table = ready.table("1,000 Pods of one StatefulSet");
+    args.publish("becoming ready", &bed.with_caption(&table).await?)?;
+    let title = format!("{} PPS × 10, all Ready, none recorded", count(workloads));
+    let table = start.table(&title);
+    args.publish("starting", &bed.with_caption(&table).await?)?;
+    if !args.small {
+        let growth = measure_growth(&mut bed, workloads, &start).await?;
+        args.publish("growth", &bed.with_caption(&growth).await?)?;
+    }
+    let relist = Box::pin(relist::measure(&mut bed, workloads)).await?;
+    args.publish("relist", &bed.with_caption(&relist).await?)
+}
+
+/// The start of the sidecar with fewer and more PPS than the table that `start` is has.
+async fn measure_growth(bed: &mut Bed, workloads: usize, start: &Figures) -> Result<String> {
+    let mut growth = Figures::default();
+    for size in [100, workloads, 10_000] {
+        let column = format!("{} PPS × 10", count(size));
+        if size == workloads {
+            growth.add_column(&column, start, Product::Ours.title());
+        } else {
+            recording::measure_start(bed, Product::Ours, size, &column, &mut growth).await?;
+        }
+    }
+    Ok(growth.table("all Ready, none recorded"))
 }

@@ -8,7 +8,7 @@ use pps_e2e::manifests;
 use serde_json::{Value, json};
 
 /// Names the executable of OpenKruise's manager.
-pub(crate) const MANAGER: &str = "OPENKRUISE_MANAGER";
+const MANAGER: &str = "OPENKRUISE_MANAGER";
 /// Names the folder of OpenKruise's definitions, `config/crd/bases` in its repository. By default
 /// the folder `crds` beside the manager.
 const DEFINITIONS: &str = "OPENKRUISE_CRDS";
@@ -35,11 +35,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: kruise-manager}]
 ";
 
-/// Whether the measurement can be made.
-pub(crate) fn is_configured() -> bool {
-    path_in(MANAGER).is_some()
-}
-
 fn path_in(variable: &str) -> Option<PathBuf> {
     env::var_os(variable)
         .filter(|path| !path.is_empty())
@@ -54,14 +49,15 @@ pub(crate) struct OpenKruise {
 }
 
 impl OpenKruise {
-    pub(crate) fn read() -> Result<Self> {
-        let manager = path_in(MANAGER).with_context(|| {
-            format!(
-                "{MANAGER} is not set: build OpenKruise's manager (`make build` in its \
-                 repository), set {MANAGER} to the executable, and {DEFINITIONS} to the \
-                 repository's config/crd/bases"
-            )
-        })?;
+    /// None if no variable names the manager, which is said.
+    pub(crate) fn read_if_configured() -> Result<Option<Self>> {
+        let Some(manager) = path_in(MANAGER) else {
+            eprintln!(
+                "skipped: OpenKruise. Build its manager (`make build` in its repository), set \
+                 {MANAGER} to the executable, and {DEFINITIONS} to its config/crd/bases"
+            );
+            return Ok(None);
+        };
         ensure!(
             manager.is_file(),
             "{MANAGER} names {}, which is not a file",
@@ -96,9 +92,9 @@ impl OpenKruise {
         for definition in &mut definitions {
             definition["spec"]["conversion"] = json!({"strategy": "None"});
         }
-        Ok(Self {
+        Ok(Some(Self {
             manager,
             definitions,
-        })
+        }))
     }
 }

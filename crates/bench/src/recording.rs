@@ -25,20 +25,31 @@ const CHANGES: usize = 1_000;
 const CHANGES_PER_SECOND: u32 = 400;
 
 /// A change of a Pod.
-pub(crate) struct Change {
+struct Change {
     name: &'static str,
     /// The annotation that changes.
     annotation: &'static str,
 }
 
-pub(crate) const IRRELEVANT: Change = Change {
-    name: "irrelevant changes",
-    annotation: "example.com/heartbeat",
-};
-pub(crate) const RECORDED: Change = Change {
-    name: "recorded changes",
-    annotation: ADDRESS,
-};
+/// The changes that the product can be measured with: OpenKruise does not record an annotation that
+/// changes after the Pod is Ready.
+fn changes_seen_by(product: Product) -> &'static [Change] {
+    const ALL: [Change; 2] = [
+        Change {
+            name: "irrelevant changes",
+            annotation: "example.com/heartbeat",
+        },
+        Change {
+            name: "recorded changes",
+            annotation: ADDRESS,
+        },
+    ];
+    if product == Product::Ours {
+        &ALL
+    } else {
+        &ALL[..1]
+    }
+}
 
 /// What was used up to a moment.
 #[derive(Clone, Copy)]
@@ -158,7 +169,6 @@ pub(crate) async fn measure_start(
     product: Product,
     workloads: usize,
     column: &str,
-    changes: &[Change],
     figures: &mut Figures,
 ) -> Result<()> {
     eprintln!("  start with {workloads} PPS × 10 Pods");
@@ -186,7 +196,7 @@ pub(crate) async fn measure_start(
         ..used
     });
     rows.add_memory(&recorder)?;
-    for Change { name, annotation } in changes {
+    for Change { name, annotation } in changes_seen_by(product) {
         let before = Usage::of(bed, &recorder)?;
         let patch = json!({"metadata": {"annotations": {*annotation: "10.99.0.1"}}});
         patch_pods(

@@ -87,6 +87,18 @@ impl Figures {
         values[column].push(value);
     }
 
+    /// Adds a column of other figures under another name.
+    pub(crate) fn add_column(&mut self, column: &str, others: &Self, theirs: &str) {
+        let Some(theirs) = others.columns.iter().position(|known| known == theirs) else {
+            return;
+        };
+        for row in &others.rows {
+            for &value in row.values.get(theirs).into_iter().flatten() {
+                self.add(column, &row.name, row.unit, value);
+            }
+        }
+    }
+
     /// A table of medians. Beside other products it also says who is ahead; one without a figure
     /// could not do it.
     pub(crate) fn table(&self, first: &str) -> String {
