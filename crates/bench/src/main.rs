@@ -15,7 +15,6 @@ mod meter;
 mod openkruise;
 mod recorder;
 mod recording;
-mod relist;
 mod report;
 
 use std::path::PathBuf;
@@ -162,8 +161,7 @@ async fn measure_sidecar(args: &Args) -> Result<()> {
         let growth = measure_growth(&mut bed, workloads, &start).await?;
         args.publish("growth", &bed.with_caption(&growth).await?)?;
     }
-    let relist = Box::pin(relist::measure(&mut bed, workloads)).await?;
-    args.publish("relist", &bed.with_caption(&relist).await?)
+    Ok(())
 }
 
 /// The start of the sidecar with fewer and more PPS than the table that `start` is has.
