@@ -176,7 +176,7 @@ fn check_package() {
 }
 
 /// The texts before each mention of this product's version.
-const BEFORE_VERSION: [&str; 7] = [
+const BEFORE_VERSION: [&str; 10] = [
     "io.kubewarden.policy.version: ",
     "/persistent-pod-state-sidecar:v",
     "/policies/persistent-pod-state:v",
@@ -185,6 +185,10 @@ const BEFORE_VERSION: [&str; 7] = [
     // In the examples for Argo CD and Flux.
     "targetRevision: ",
     "ref:\n    tag: ",
+    // In Hauler's manifest.
+    "/charts\n    version: ",
+    "/releases/download/v",
+    "/kubectl-pps-",
 ];
 /// The same for a `Chart.yaml`.
 const BEFORE_CHART_VERSION: [&str; 3] = [
@@ -193,9 +197,21 @@ const BEFORE_CHART_VERSION: [&str; 3] = [
     "\nappVersion: ",
 ];
 
-/// Replaces each version in the text by that of Cargo.toml; returns the text and the number of
+/// The texts before each mention of Kubewarden's version, which follows the image of its
+/// PolicyServer.
+const BEFORE_KUBEWARDEN: [&str; 5] = [
+    "adm-controller/policy-server:v",
+    "adm-controller/policy-server, tag: v",
+    "adm-controller/policy-server\n    tag: v",
+    "adm-controller/policy-server\n        tag: v",
+    "adm-controller/policy-server\n            tag: v",
+];
+/// The file that names it for all others.
+const KUBEWARDEN: &str = "deploy/base/kubewarden.yaml";
+
+/// Replaces each version in the text that follows one of these; returns the text and the number of
 /// versions.
-fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
+fn replace_versions(text: &str, before: &[&str], version: &str) -> (String, usize) {
     let (mut changed, mut count) = (text.to_owned(), 0);
     for before in before {
         let mut done = String::new();
@@ -203,9 +219,9 @@ fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
         while let Some((head, tail)) = rest.split_once(before) {
             let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && !".-+".contains(c));
             // The version may end a sentence.
-            let version = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', '-', '+']);
-            done.extend([head, before, VERSION]);
-            rest = &tail[version.len()..];
+            let old = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', '-', '+']);
+            done.extend([head, before, version]);
+            rest = &tail[old.len()..];
             count += 1;
         }
         done.push_str(rest);
@@ -218,6 +234,7 @@ fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
 #[test]
 fn all_files_name_one_version_and_generated_ones_are_up_to_date() {
     check_versions();
+    check_kubewarden_versions();
     check_chart_files();
     chart::check_changes();
     check_package();
@@ -242,7 +259,7 @@ fn check_versions() {
         } else {
             &BEFORE_VERSION[..]
         };
-        let (expected, count) = replace_versions(&text, before);
+        let (expected, count) = replace_versions(&text, before, VERSION);
         if count > 0 {
             named.insert(file.clone());
         }
@@ -264,6 +281,7 @@ fn check_versions() {
         "charts/persistent-pod-state/files/cluster-admission-policy.yaml",
         "charts/persistent-pod-state/files/cluster-admission-policy-validation.yaml",
         "deploy/README.md",
+        "deploy/hauler.yaml",
         "deploy/base/cluster-admission-policy.yaml",
         "deploy/base/cluster-admission-policy-validation.yaml",
         CUSTOM_WORKLOADS,
@@ -272,6 +290,43 @@ fn check_versions() {
         "docs/examples/flux.yaml",
     ] {
         assert!(named.contains(file), "{file} names no version");
+    }
+}
+
+/// A PolicyServer of another version than its controller's is what Kubewarden does not support. To
+/// change the version that the examples name, edit [`KUBEWARDEN`] and run this with UPDATE=1.
+fn check_kubewarden_versions() {
+    let deployed = yaml(&read(KUBEWARDEN));
+    let image = deployed["data"]["policyServerImage"].as_str().unwrap();
+    let (_, version) = image.split_once(BEFORE_KUBEWARDEN[0]).unwrap();
+    for file in [
+        "README.md",
+        "deploy/README.md",
+        "docs/publishing.md",
+        "docs/examples/argo-cd.yaml",
+        "docs/examples/flux.yaml",
+        "e2e-tests/values/required.yaml",
+        "e2e-tests/src/kubewarden/controller.rs",
+    ] {
+        let text = read(file);
+        assert!(
+            !text.contains("ghcr.io/kubewarden/policy-server"),
+            "{file} names the repository that Kubewarden 1.36 left"
+        );
+        let (expected, count) = replace_versions(&text, &BEFORE_KUBEWARDEN, version);
+        assert!(
+            count > 0,
+            "{file} does not name the image of a PolicyServer"
+        );
+        if expected != text && is_update() {
+            fs::write(path(file), expected).unwrap();
+            continue;
+        }
+        assert!(
+            expected == text,
+            "{file} names another PolicyServer than {KUBEWARDEN}. To update it: UPDATE=1 cargo \
+             test --test metadata"
+        );
     }
 }
 

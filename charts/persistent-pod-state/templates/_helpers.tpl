@@ -153,6 +153,20 @@ the released one, which hack/set-owner.sh changes. Fails while that is a name th
 registry://{{ include "pps.ownImage" (list . .Values.policy.module "policy.module" "registry.example.com/pps/policies/persistent-pod-state") }}
 {{- end -}}
 
+{{/* Secrets of one part and of all, as a list. Arguments: the context, and the part's. */}}
+{{- define "pps.pullSecrets" -}}
+{{- $all := (index . 0).Values.global | default dict | dig "imagePullSecrets" list -}}
+{{- $names := list -}}
+{{- range concat (index . 1 | default list) ($all | default list) -}}
+{{- if kindIs "string" . -}}
+{{- $names = append $names (dict "name" .) -}}
+{{- else -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- end -}}
+{{- $names | uniq | toJson -}}
+{{- end -}}
+
 {{/* The Pod's security context. OpenShift assigns a user and a group to each namespace, and refuses others. */}}
 {{- define "pps.podSecurityContext" -}}
 {{- $assigns := .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}

@@ -13,6 +13,43 @@ is looked up in the cluster: `helm template` and Argo CD render what `helm insta
 {{- default (printf "policy-server-%s" (include "pps.dedicatedPolicyServer" .)) .Values.policyServer.serviceAccount.name -}}
 {{- end -}}
 
+{{/* Its image. There is no default: Kubewarden supports only PolicyServers of its own version. */}}
+{{- define "pps.policyServerImage" -}}
+{{- $image := .Values.policyServer.image -}}
+{{- if not (and $image.repository (or $image.tag $image.digest)) -}}
+{{- fail (printf "policyServer.image.%s is empty: set repository and tag to what your Kubewarden has. This prints them: kubectl get policyserver default -o jsonpath='{.spec.image}'; so does `kubectl pps check`" (ternary "tag" "repository" (not (empty $image.repository)))) -}}
+{{- end -}}
+{{- include "pps.image" (list . $image) -}}
+{{- end -}}
+
+{{/* Its affinity. Its definition has no node selector. */}}
+{{- define "pps.policyServerAffinity" -}}
+{{- $affinity := deepCopy (.Values.policyServer.affinity | default dict) -}}
+{{- if not $affinity }}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 100
+    podAffinityTerm:
+      topologyKey: kubernetes.io/hostname
+      labelSelector:
+        matchLabels:
+          kubewarden/policy-server: {{ include "pps.dedicatedPolicyServer" . }}
+{{- else }}
+{{ toYaml $affinity }}
+{{- end }}
+{{- if and .Values.policyServer.nodeSelector (not (hasKey $affinity "nodeAffinity")) }}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+    - matchExpressions:
+      {{- range $key, $value := .Values.policyServer.nodeSelector }}
+      - key: {{ $key }}
+        operator: In
+        values: [{{ $value | quote }}]
+      {{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* The PolicyServer that runs the policies. */}}
 {{- define "pps.policyServer" -}}
 {{- if .Values.policy.policyServer -}}

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The image of the PolicyServer `default`.
-pub const IMAGE: &str = "ghcr.io/kubewarden/policy-server:v1.35.0";
+pub const IMAGE: &str = "ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0";
 
 /// Kubewarden as its charts install it: its definitions, the webhook of its controller, and the
 /// PolicyServer `default`.
