@@ -218,8 +218,12 @@ fn replace_versions(text: &str, before: &[&str], version: &str) -> (String, usiz
         let mut rest = changed.as_str();
         while let Some((head, tail)) = rest.split_once(before) {
             let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && !".-+".contains(c));
-            // The version may end a sentence.
-            let old = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', '-', '+']);
+            let old = &tail[..end.unwrap_or(tail.len())];
+            // The version may be followed by a platform, and may end a sentence.
+            let old = old
+                .split_once("-linux-")
+                .map_or(old, |(version, _)| version);
+            let old = old.trim_end_matches(['.', '-', '+']);
             done.extend([head, before, version]);
             rest = &tail[old.len()..];
             count += 1;
@@ -293,8 +297,7 @@ fn check_versions() {
     }
 }
 
-/// A PolicyServer of another version than its controller's is what Kubewarden does not support. To
-/// change the version that the examples name, edit [`KUBEWARDEN`] and run this with UPDATE=1.
+/// The PolicyServer has to be of the version of its controller. To change the version that the examples name, edit [`KUBEWARDEN`] and run this with UPDATE=1.
 fn check_kubewarden_versions() {
     let deployed = yaml(&read(KUBEWARDEN));
     let image = deployed["data"]["policyServerImage"].as_str().unwrap();

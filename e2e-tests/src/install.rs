@@ -13,7 +13,7 @@ use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -189,11 +189,14 @@ impl Installation {
 
     /// The sidecar's Pods.
     pub async fn sidecars(&self, cluster: &Cluster) -> Result<Vec<Pod>> {
-        Ok(cluster
-            .pods_api(NAMESPACE)
-            .list(&ListParams::default())
-            .await?
-            .items)
+        let ours = ListParams::default().labels("app.kubernetes.io/component=sidecar");
+        Ok(cluster.pods_api(NAMESPACE).list(&ours).await?.items)
+    }
+
+    /// The values of the chart that name the pushed images.
+    pub fn chart_values(&self) -> Value {
+        json!({"image": image_value(&self.published.sidecar),
+            "policy": {"module": image_value(&self.published.policy)}})
     }
 
     /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module,
@@ -260,6 +263,14 @@ impl Installation {
             .map(|programs| programs.problems())
             .unwrap_or_default()
     }
+}
+
+/// A reference with a digest, and perhaps a tag, as the chart takes it.
+fn image_value(reference: &str) -> Value {
+    let (name, digest) = reference.split_once('@').unwrap_or((reference, ""));
+    let tagged = name.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'));
+    let repository = tagged.map_or(name, |(repository, _)| repository);
+    json!({"repository": repository, "digest": digest})
 }
 
 async fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<PathBuf> {

@@ -197,12 +197,12 @@ fn values_name_what_belongs_to_kubewarden() {
         [format!("{NAMESPACE}/policy-server-persistent-pod-state")]
     );
     let newer =
-        json!({"repository": "ghcr.io/kubewarden/adm-controller/policy-server", "tag": "v1.36.0"});
+        json!({"repository": "ghcr.io/kubewarden/adm-controller/policy-server", "tag": "v1.37.0"});
     let own = json!({"policyServer": {"namespace": "cattle-kubewarden-system", "image": newer}});
     let own = render(&own).unwrap();
     assert_eq!(
         image(&own),
-        ["ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0"]
+        ["ghcr.io/kubewarden/adm-controller/policy-server:v1.37.0"]
     );
     assert_eq!(
         accounts(&own),

@@ -1,6 +1,7 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 
 mod namespaces;
+mod pods;
 pub(crate) mod release;
 mod values;
 
@@ -76,12 +77,8 @@ fn comparable(mut object: Value) -> Value {
 }
 
 /// The objects without those of the check, which kustomize has as a file of its own.
-fn without_hooks(mut objects: Vec<Value>) -> Vec<Value> {
-    objects.retain(|object| {
-        object["metadata"]["annotations"]
-            .get("helm.sh/hook")
-            .is_none()
-    });
+fn without_check(mut objects: Vec<Value>) -> Vec<Value> {
+    objects.retain(|object| object["metadata"]["labels"]["app.kubernetes.io/component"] != "check");
     objects
 }
 
@@ -121,7 +118,7 @@ fn chart_renders_the_same_objects_as_kustomize() {
             let hook = &object["metadata"]["annotations"]["helm.sh/hook"];
             assert!(hook.is_null() || hook == "test", "{folder}: {object}");
         }
-        let rendered = without_hooks(rendered);
+        let rendered = without_check(rendered);
         let count = rendered.len();
         let mut rendered = by_name(rendered);
         assert_eq!(rendered.len(), count, "{folder}");
@@ -201,8 +198,10 @@ fn schema_refuses_invalid_values_with_their_path() {
         "networkPolicy": {"apiServerPorts": [0]},
         "workloads": [{"group": "example.io", "kind": "Database"}, custom_kind(&json!({"group": "batch"})),
             custom_kind(&json!({"group": "example.io/v1"})), custom_kind(&json!({"kind": "Data' || true || '"}))],
-        "policyServer": {"maxUnavailable": "half", "image": {"tag": "", "repository": ""}, "namespace": ""},
-        "metrics": {"serviceMonitor": {"interval": 30}},
+        "policyServer": {"maxUnavailable": "half", "image": {"tag": "v1:2", "repository": "a b"}, "namespace": ""},
+        "metrics": {"serviceMonitor": {"interval": 30}, "podMonitor": {"scrapeTimeout": "10"}},
+        "livenessProbe": {"httpGet": {}}, "podDisruptionBudget": {"unhealthyPodEvictionPolicy": "Always"},
+        "check": {"schedule": "each day"}, "global": {"imagePullSecrets": [{}]},
     });
     let fields = "'replicas' /replicaCount /image/digest /image/repository /image/pullPolicy \
                   /sidecar/recorder /sidecar/nodeGracePeriod /policy/failurePolicy /policy/mode \
@@ -212,7 +211,10 @@ fn schema_refuses_invalid_values_with_their_path() {
                   /networkPolicy/apiServerPorts/0 /workloads/0 /workloads/1/group \
                   /workloads/2/group /workloads/3/kind /policyServer/maxUnavailable \
                   /policyServer/image/tag /policyServer/image/repository /policyServer/namespace \
-                  /strategy/type /policy/formerPolicyServers/0 /metrics/serviceMonitor/interval";
+                  /strategy/type /policy/formerPolicyServers/0 /metrics/serviceMonitor/interval \
+                  /metrics/podMonitor/scrapeTimeout /livenessProbe \
+                  /podDisruptionBudget/unhealthyPodEvictionPolicy /check/schedule \
+                  /global/imagePullSecrets";
     is_refused(&mistakes, fields);
     for (values, complaint) in [
         (
@@ -247,6 +249,21 @@ fn schema_refuses_invalid_values_with_their_path() {
         (
             with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})),
             "is OpenKruise's",
+        ),
+        (
+            json!({"policyServer": {"image": {"repository": "", "tag": "v1"}}}),
+            "policyServer.image.repository is empty: set repository and tag to what your \
+             Kubewarden has. This prints them: kubectl get policyserver default -o \
+             jsonpath='{.spec.image}'",
+        ),
+        (
+            json!({"policyServer": {"image": {"tag": ""}}}),
+            "policyServer.image.tag is empty",
+        ),
+        (
+            json!({"metrics": {"serviceMonitor": {"enabled": true}, "podMonitor": {"enabled": true}},
+                "networkPolicy": {"enabled": false}}),
+            "set one of them to false",
         ),
         (
             json!({"policyServer": {"create": false, "insecureSources": ["localhost:5000"]},
@@ -398,7 +415,7 @@ fn values_reach_the_objects() {
     ];
     assert_eq!(env, BTreeMap::from(expected));
 
-    let installed = without_hooks(objects.clone());
+    let installed = without_check(objects.clone());
     let kinds: Vec<&str> = installed
         .iter()
         .filter_map(|object| object["kind"].as_str())
@@ -551,7 +568,7 @@ fn components_without_an_overlay_are_values_too() {
         let mut expected = by_name(render_components(components));
         expected.remove(&format!("Namespace /{NAMESPACE}"));
         let file = values_file(&components.join("-"), &values);
-        let rendered = by_name(without_hooks(
+        let rendered = by_name(without_check(
             render_chart("any", NAMESPACE, Some(file.path())).unwrap(),
         ));
         assert_eq!(
@@ -793,7 +810,7 @@ fn render_alone(release: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
 }
 
 #[test]
-fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
+fn three_images_render_the_chart_and_an_error_names_the_missing_one() {
     for file in files_below(&repository_file(&format!("{CHART}/templates"))).unwrap() {
         let text = fs::read_to_string(&file).unwrap();
         assert!(
@@ -802,7 +819,8 @@ fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
             file.display()
         );
     }
-    let both = json!({"image": {"repository": "r.example/sidecar"}, "policy": {"module": {"repository": "r.example/policy"}}});
+    let both = json!({"image": {"repository": "r.example/sidecar"}, "policy": {"module": {"repository": "r.example/policy"}},
+        "policyServer": {"image": {"repository": "r.example/policy-server", "tag": "v1"}}});
     let version = env!("CARGO_PKG_VERSION");
     let objects = render_alone("persistent-pod-state", &both).unwrap();
     let deployment = &find(&objects, "Deployment", "persistent-pod-state-sidecar")["spec"];
@@ -816,29 +834,22 @@ fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
     for (missing, field) in [
         ("image", "image.repository"),
         ("policy", "policy.module.repository"),
+        ("policyServer", "policyServer.image.repository"),
     ] {
         let mut values = both.clone();
         values.as_object_mut().unwrap().remove(missing);
         let error = format!("{:#}", render_alone("any", &values).unwrap_err());
-        assert!(
-            error.contains(&format!(
-                "{field} is empty, and nothing is published yet: set it"
-            )),
-            "{error}"
-        );
+        assert!(error.contains(&format!("{field} is empty")), "{error}");
     }
-    // A mirror may have what its owner put there.
-    render_alone(
-        "any",
-        &json!({"global": {"imageRegistry": "mirror.example"}}),
-    )
-    .unwrap();
+    // A mirror may have what its owner put there. The version of Kubewarden stays unknown.
+    let mirror = json!({"global": {"imageRegistry": "mirror.example"}, "policyServer": both["policyServer"]});
+    render_alone("any", &mirror).unwrap();
 }
 
 #[test]
 fn names_follow_the_release() {
-    let required =
-        json!({"image": {"repository": "a/b"}, "policy": {"module": {"repository": "a/b"}}});
+    let required = json!({"image": {"repository": "a/b"}, "policy": {"module": {"repository": "a/b"}},
+        "policyServer": {"image": {"repository": "a/b", "tag": "v1"}}});
     for (release, mut values, expected) in [
         ("persistent-pod-state", json!({}), "persistent-pod-state"),
         (
@@ -876,16 +887,17 @@ fn names_follow_the_release() {
 }
 
 #[test]
-fn a_service_monitor_that_nobody_may_read_is_refused() {
-    let refused = render_with(
-        "unread-metrics",
-        &json!({"metrics": {"serviceMonitor": {"enabled": true}}}),
-    )
-    .unwrap_err();
-    assert!(
-        format!("{refused:#}").contains("networkPolicy.ingressFrom is empty"),
-        "{refused:#}"
-    );
+fn a_monitor_that_may_not_read_is_refused() {
+    for monitor in ["serviceMonitor", "podMonitor"] {
+        let values = json!({"metrics": {monitor: {"enabled": true}}});
+        let refused = render_with("unread-metrics", &values).unwrap_err();
+        assert!(
+            format!("{refused:#}").contains(&format!(
+                "networkPolicy.ingressFrom is empty, and metrics.{monitor}.enabled is true"
+            )),
+            "{refused:#}"
+        );
+    }
 }
 
 #[test]

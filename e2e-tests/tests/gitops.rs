@@ -152,6 +152,7 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
             assert_eq!(versions.0, versions.1, "{set}: {}", name_of(sent));
             // Controllers write the status of these meanwhile.
             let with_status = [
+                "CronJob",
                 "CustomResourceDefinition",
                 "Deployment",
                 "Job",

@@ -1,7 +1,7 @@
 //! The product as users install it: pushed to a registry, installed from `deploy/`, pulled and run
 //! as the manifests say.
 //!
-//! With `POLICY_SERVER=path` one more test serves the policy with Kubewarden's own PolicyServer.
+//! With `POLICY_SERVER=path` Kubewarden's own PolicyServer serves the policy here.
 
 pub(crate) mod deployment;
 
@@ -11,12 +11,14 @@ use pps_e2e::{
     cluster::{Cluster, real_nodes},
     install::{Installation, SIDECAR},
     kubewarden::{self, policy_server},
+    manifests::{self, render::CHART},
     programs::Group,
     report,
+    repository::repository_file,
     sidecar::NAMESPACE,
 };
 
-use crate::behaviour::permissions;
+use crate::{behaviour::permissions, chart::release::Release};
 
 /// The ServiceAccount of the PolicyServer that is installed.
 pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
@@ -74,21 +76,39 @@ pub(crate) fn assert_used_as_granted(cluster: &Cluster) {
     permissions::assert_used_as_granted_by(cluster, &user(), &[]);
 }
 
+/// The chart with its values for production. With `POLICY_SERVER`, Kubewarden's own PolicyServer
+/// serves the policy.
 #[tokio::test]
-async fn an_installation_works_with_the_real_policy_server() {
-    const TEST: &str = "an_installation_works_with_the_real_policy_server";
-    if policy_server::executable().is_none() {
-        return report::skipped(
-            TEST,
-            "set POLICY_SERVER=… (Kubewarden's executable) to run it",
-        );
-    }
+async fn an_installation_for_production_keeps_states_and_spreads_its_pods() {
+    const TEST: &str = "an_installation_for_production_keeps_states_and_spreads_its_pods";
     if !real_nodes::available(TEST) {
         return;
     }
+    if policy_server::executable().is_none() {
+        report::note("set POLICY_SERVER=… (Kubewarden's executable) to serve the policy with it");
+    }
     let mut cluster = cluster().await;
-    let installation = install(&mut cluster, true).await;
-    assert!(installation.policy_server.is_some());
+    let monitoring = [
+        ("ServiceMonitor", "servicemonitors"),
+        ("PrometheusRule", "prometheusrules"),
+    ]
+    .map(|(kind, plural)| {
+        kubewarden::permissive_definition("monitoring.coreos.com", "v1", kind, plural, "Namespaced")
+    });
+    cluster.apply_objects(&monitoring).await.unwrap();
+    let mut installation = Installation::publish(&cluster).await.unwrap();
+    let file = repository_file(&format!("{CHART}/production.yaml"));
+    let mut values = manifests::read(&file).unwrap().remove(0);
+    json_patch::merge(&mut values, &installation.chart_values());
+    let release = Release::new(&cluster);
+    release.run("install", values);
+    installation.wait_available(&cluster).await.unwrap();
+    installation
+        .serve_policy(&mut cluster, ACCOUNT, true)
+        .await
+        .unwrap();
+    deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
     deployment::keeps_states_during_a_rollout(&cluster, &installation).await;
+    deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
     assert_used_as_granted(&cluster);
 }

@@ -84,13 +84,14 @@ fn copy_of_deploy() -> Scratch {
 }
 
 #[test]
-fn one_line_names_the_namespace_of_kubewarden() {
+fn one_file_names_kubewardens_namespace_and_image() {
     let copy = copy_of_deploy();
     let file = copy.path().join("base/kubewarden.yaml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(
         &file,
-        text.replace("namespace: kubewarden", "namespace: elsewhere"),
+        text.replace("namespace: kubewarden", "namespace: elsewhere")
+            .replace("ghcr.io/kubewarden", "mirror.example"),
     )
     .unwrap();
     for folder in kustomizations().unwrap() {
@@ -101,6 +102,10 @@ fn one_line_names_the_namespace_of_kubewarden() {
         let objects = render_kustomize(copy.path().join(below).to_str().unwrap()).unwrap();
         let mut namespaces = BTreeSet::new();
         for object in &objects {
+            if object["kind"] == "PolicyServer" {
+                let image = object["spec"]["image"].as_str().unwrap();
+                assert!(image.starts_with("mirror.example/"), "{folder}: {image}");
+            }
             let subjects = object["subjects"].as_array().into_iter().flatten();
             let named = subjects.map(|subject| &subject["namespace"]);
             namespaces.extend(

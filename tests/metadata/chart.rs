@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{VERSION, is_update, path, read, yaml, yaml_of};
 
 const CHART: &str = "charts/persistent-pod-state/Chart.yaml";
+const VALUES: &str = "charts/persistent-pod-state/values.yaml";
 
 /// A change, as <https://artifacthub.io> lists it.
 #[derive(Serialize)]
@@ -174,4 +175,83 @@ fn artifact_hub_reads_the_annotations_of_the_chart() {
             crds[0]["version"].as_str().unwrap()
         )
     );
+}
+
+/// What values ask of a cluster: the request of one resource, as a number and its unit.
+fn requested(resource: &str) -> String {
+    let values = yaml(&read(VALUES));
+    let number = |text: &Value| -> (u64, String) {
+        let text = text.as_str().unwrap();
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        (digits.parse().unwrap(), text[digits.len()..].to_owned())
+    };
+    let (sidecar, unit) = number(&values["resources"]["requests"][resource]);
+    let (server, unit_of_server) = number(&values["policyServer"]["requests"][resource]);
+    assert_eq!(unit, unit_of_server);
+    let sidecars = values["replicaCount"].as_u64().unwrap() * sidecar;
+    let servers = values["policyServer"]["replicas"].as_u64().unwrap() * server;
+    format!("{}{unit}", sidecars + servers)
+}
+
+/// See <https://ranchermanager.docs.rancher.com/how-to-guides/new-user-guides/helm-charts-in-rancher/create-apps>.
+#[test]
+fn rancher_asks_for_values_of_the_chart_and_knows_what_it_needs() {
+    let questions = yaml(&read("charts/persistent-pod-state/questions.yaml"));
+    let values = yaml(&read(VALUES));
+    let value_of = |variable: &str| values.pointer(&format!("/{}", variable.replace('.', "/")));
+    let mut asked = Vec::new();
+    for question in questions["questions"].as_array().unwrap() {
+        let variable = question["variable"].as_str().unwrap();
+        let value = value_of(variable).unwrap_or_else(|| panic!("there is no value {variable}"));
+        assert_eq!(&question["default"], value, "{variable}");
+        for field in ["label", "description", "type", "group"] {
+            assert!(question[field].is_string(), "{variable} has no {field}");
+        }
+        if let Some(condition) = question["show_if"].as_str() {
+            let (shown_by, _) = condition.split_once('=').unwrap();
+            assert!(asked.contains(&shown_by), "{variable}: {condition}");
+        }
+        asked.push(variable);
+    }
+    // Without these the chart does not render.
+    for required in ["policyServer.image.repository", "policyServer.image.tag"] {
+        assert!(asked.contains(&required), "{required} is not asked for");
+    }
+
+    let chart = yaml(&read(CHART));
+    let catalog = |name: &str| &chart["annotations"][format!("catalog.cattle.io/{name}")];
+    assert_eq!(catalog("kube-version"), &chart["kubeVersion"]);
+    assert_eq!(catalog("requests-cpu"), &requested("cpu"));
+    assert_eq!(catalog("requests-memory"), &requested("memory"));
+}
+
+/// A site without a network gets what an installation pulls.
+#[test]
+fn hauler_carries_all_that_an_installation_pulls() {
+    let text = read("deploy/hauler.yaml");
+    let documents: Vec<Value> = text.split("\n---\n").map(yaml).collect();
+    let names = |kind: &str, list: &str, field: &str| -> Vec<String> {
+        let document = documents.iter().find(|one| one["kind"] == kind).unwrap();
+        assert_eq!(document["apiVersion"], "content.hauler.cattle.io/v1");
+        let listed = document["spec"][list].as_array().unwrap();
+        listed
+            .iter()
+            .map(|one| one[field].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let sidecar = annotation(&yaml(&read(CHART)), "images")[0]["image"].clone();
+    let policy = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
+    let module = policy["spec"]["module"].as_str().unwrap();
+    assert_eq!(
+        names("Images", "images", "name"),
+        [
+            sidecar.as_str().unwrap(),
+            module.strip_prefix("registry://").unwrap()
+        ]
+    );
+    assert_eq!(names("Charts", "charts", "version"), [VERSION]);
+    for file in names("Files", "files", "path") {
+        let released = format!("{}/releases/download/v", env!("CARGO_PKG_REPOSITORY"));
+        assert!(file.starts_with(&released), "{file}");
+    }
 }

@@ -13,7 +13,7 @@ is looked up in the cluster: `helm template` and Argo CD render what `helm insta
 {{- default (printf "policy-server-%s" (include "pps.dedicatedPolicyServer" .)) .Values.policyServer.serviceAccount.name -}}
 {{- end -}}
 
-{{/* Its image. There is no default: Kubewarden supports only PolicyServers of its own version. */}}
+{{/* Its image. There is no default: it has to be of the version of the cluster's Kubewarden. */}}
 {{- define "pps.policyServerImage" -}}
 {{- $image := .Values.policyServer.image -}}
 {{- if not (and $image.repository (or $image.tag $image.digest)) -}}

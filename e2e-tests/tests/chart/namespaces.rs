@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use pps_e2e::{manifests, repository::repository_file};
 use serde_json::{Value, json};
 
-use super::{find, is_refused, render_with, with_workload, without_hooks};
+use super::{find, is_refused, render_with, with_workload, without_check};
 use crate::behaviour::permissions::{Grant, of_role};
 use crate::support::list;
 
@@ -34,7 +34,7 @@ fn grants<'a>(roles: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
 
 #[test]
 fn the_rights_of_each_sidecar_are_those_of_the_base_in_one_namespace() {
-    let objects = without_hooks(rendered().to_vec());
+    let objects = without_check(rendered().to_vec());
     let base = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     let is_role = |object: &&Value, kind: &str| object["kind"] == kind && is_of_sidecar(object);
     let cluster = find(&objects, "ClusterRole", "pps-sidecar");
@@ -197,7 +197,7 @@ fn names_are_no_longer_than_a_label_and_those_of_two_namespaces_differ() {
     )
     .unwrap();
     for kind in ["Deployment", "ServiceAccount"] {
-        let all = without_hooks(objects.clone())
+        let all = without_check(objects.clone())
             .into_iter()
             .filter(|object| object["kind"] == kind);
         let names = all.filter(is_of_sidecar);

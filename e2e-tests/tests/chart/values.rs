@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 use super::{defaults, find, is_refused, render_with, values_file};
 
 /// The templates of the Pods that the objects make: their labels and the whole.
-fn pods(object: &Value) -> Option<(&Value, &Value)> {
+pub(super) fn pods(object: &Value) -> Option<(&Value, &Value)> {
     match object["kind"].as_str()? {
         "Deployment" | "Job" => {
             let template = &object["spec"]["template"];
+            Some((&template["metadata"]["labels"], template))
+        }
+        "CronJob" => {
+            let template = &object["spec"]["jobTemplate"]["spec"]["template"];
             Some((&template["metadata"]["labels"], template))
         }
         "Pod" => Some((&object["metadata"]["labels"], object)),
@@ -29,7 +33,7 @@ fn values_for_all_objects_reach_each_of_them() {
         // A PolicyServer has labels for its Pods only since Kubewarden 1.36.
         "commonLabels": {"team": "storage", ours: "theirs"}, "policyServer": {"labels": {"team": "storage"}},
         "commonAnnotations": {"team": "storage", "helm.sh/resource-policy": "none"},
-        "check": {"enabled": true}, "service": {"annotations": {"team": "network"}},
+        "check": {"beforeChanges": true}, "service": {"annotations": {"team": "network"}},
         "namespaceOverride": NAMESPACE, "global": {"imageRegistry": "mirror.example:5000"},
     });
     for file in files_below(&repository_file(&format!("{CHART}/ci"))).unwrap() {
@@ -218,7 +222,7 @@ fn lists_and_maps_may_be_null() {
 /// in the log of a success.
 #[test]
 fn the_logs_of_the_check_outlive_its_success() {
-    let objects = render_with("check", &json!({"check": {"enabled": true}})).unwrap();
+    let objects = render_with("check", &json!({"check": {"beforeChanges": true}})).unwrap();
     let policy =
         |object: &Value| object["metadata"]["annotations"]["helm.sh/hook-delete-policy"].clone();
     let job = find(&objects, "Job", "pps-check-before");
@@ -226,7 +230,7 @@ fn the_logs_of_the_check_outlive_its_success() {
     for object in [job, find(&objects, "Pod", "pps-check-after")] {
         assert_eq!(policy(object), "before-hook-creation");
     }
-    // No account that may read the cluster stays.
+    // Their accounts, which may read the cluster, do not stay.
     for kind in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"] {
         for name in ["pps-check-before", "pps-check-after"] {
             assert_eq!(

@@ -18,36 +18,27 @@ use super::world::World;
 
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The objects of the chart that belong to a hook.
-fn hooks(world: &World, hook: &str, values: &Value) -> Vec<Value> {
-    let installation = world.installation();
-    let (repository, digest) = installation.published.sidecar.split_once('@').unwrap();
+/// The objects of the chart.
+fn render(world: &World, values: &Value) -> Vec<Value> {
     let host = world.module.split('/').next().unwrap();
-    let (module, module_digest) = world.module.split_once('@').unwrap();
-    let module = module
-        .rsplit_once(':')
-        .filter(|(_, tag)| !tag.contains('/'))
-        .map_or(module, |(name, _)| name);
-    let repository = repository
-        .rsplit_once(':')
-        .filter(|(_, tag)| !tag.contains('/'))
-        .map_or(repository, |(name, _)| name);
-    let mut all = json!({
-        "image": {"repository": repository, "digest": digest},
-        "policy": {"module": {"repository": module, "digest": module_digest}},
-        "policyServer": {"insecureSources": [host]},
-        "check": {"enabled": true},
-    });
+    let mut all = world.installation().chart_values();
+    let own =
+        json!({"policyServer": {"insecureSources": [host]}, "check": {"beforeChanges": true}});
+    json_patch::merge(&mut all, &own);
     json_patch::merge(&mut all, values);
     let file = Scratch::file("hooks.yaml", all.to_string()).unwrap();
-    let rendered = render_chart("pps", NAMESPACE, Some(file.path())).unwrap();
+    render_chart("pps", NAMESPACE, Some(file.path())).unwrap()
+}
+
+/// The objects of the chart that belong to a hook.
+fn hooks(world: &World, hook: &str, values: &Value) -> Vec<Value> {
     let is_hook = |object: &Value| {
         let hooks = object["metadata"]["annotations"]["helm.sh/hook"]
             .as_str()
             .unwrap_or_default();
         hooks.split(',').any(|one| one == hook)
     };
-    let mut found: Vec<Value> = rendered.into_iter().filter(is_hook).collect();
+    let mut found: Vec<Value> = render(world, values).into_iter().filter(is_hook).collect();
     let weight = |object: &Value| -> i32 {
         object["metadata"]["annotations"]["helm.sh/hook-weight"]
             .as_str()
@@ -92,7 +83,7 @@ pub(super) fn have_the_same_rights(world: &World) {
         }
     }
     assert!(hooks(world, "pre-install", &json!({"rbac": {"create": false}})).is_empty());
-    let off = json!({"check": {"enabled": false}});
+    let off = json!({"check": {"beforeChanges": false}});
     assert!(hooks(world, "pre-install", &off).is_empty() && !hooks(world, "test", &off).is_empty());
     let own = hooks(
         world,
@@ -125,13 +116,14 @@ async fn run_before(world: &World, values: Value) -> (bool, String) {
         .apply_objects(&hooks(world, "pre-install", &values))
         .await
         .unwrap();
+    end_of_job(world, "pps-check-before").await
+}
+
+/// Whether a Job succeeded, and its log.
+async fn end_of_job(world: &World, name: &str) -> (bool, String) {
     let jobs: Api<Job> = Api::namespaced(world.cluster.client(), NAMESPACE);
     let succeeded = wait_for("the Job to end", TIMEOUT, async || {
-        let status = jobs
-            .get("pps-check-before")
-            .await?
-            .status
-            .unwrap_or_default();
+        let status = jobs.get(name).await?.status.unwrap_or_default();
         let seen = format!("{status:?}");
         Ok(match (status.succeeded, status.failed) {
             (Some(1), _) => Progress::Done(true),
@@ -142,7 +134,7 @@ async fn run_before(world: &World, values: Value) -> (bool, String) {
     let succeeded = succeeded.await.unwrap();
     let pods = world.cluster.pods_api(NAMESPACE);
     let pod = pods
-        .list(&ListParams::default().labels("job-name=pps-check-before"))
+        .list(&ListParams::default().labels(&format!("job-name={name}")))
         .await
         .unwrap()
         .items
@@ -224,6 +216,44 @@ pub(super) async fn run_as_a_helm_test(world: &World) {
         .await;
 }
 
+/// The check that the chart's `CronJob` runs each day, now.
+pub(super) async fn run_each_day(world: &World) {
+    let mut objects = render(world, &json!({"check": {"beforeChanges": false}}));
+    objects.retain(|object| {
+        object["metadata"]["labels"]["app.kubernetes.io/component"] == "check"
+            && object["metadata"]["annotations"]["helm.sh/hook"].is_null()
+    });
+    let kinds: Vec<&str> = objects
+        .iter()
+        .map(|object| object["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "ServiceAccount",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "CronJob"
+        ]
+    );
+    world.cluster.apply_objects(&objects).await.unwrap();
+    let from = "--from=cronjob/pps-check-scheduled";
+    world
+        .kubectl(&["create", "job", "-n", NAMESPACE, from, "check-now"])
+        .await;
+    let (succeeded, log) = end_of_job(world, "check-now").await;
+    assert!(succeeded, "{log}");
+    assert!(log.contains("OK        LeaderActive"), "{log}");
+    let delete = ["delete", "-n", NAMESPACE];
+    let made = [
+        "job/check-now",
+        "cronjob/pps-check-scheduled",
+        "serviceaccount/pps-check-scheduled",
+    ];
+    world.kubectl(&[&delete[..], &made].concat()).await;
+    wait_until_gone(world, "job-name=check-now").await;
+}
+
 /// `deploy/check.yaml` has the Job of the chart, with the arguments for an installation that
 /// exists.
 #[test]
@@ -240,7 +270,7 @@ fn the_job_for_kustomize_is_restricted_and_checks_what_is_installed() {
     );
     let file = Scratch::file(
         "check.yaml",
-        json!({"check": {"enabled": true}}).to_string(),
+        json!({"check": {"beforeChanges": true}}).to_string(),
     )
     .unwrap();
     let rendered = render_chart("pps", NAMESPACE, Some(file.path())).unwrap();
