@@ -903,7 +903,9 @@ fn a_monitor_that_may_not_read_is_refused() {
 #[test]
 fn helm_lint_finds_nothing() {
     let [chart, required] = [CHART, REQUIRED].map(repository_file);
-    for values in files_below(&chart.join("ci")).unwrap() {
+    let mut files = files_below(&chart.join("ci")).unwrap();
+    files.push(chart.join("production.yaml"));
+    for values in files {
         let [chart, required, values] =
             [&chart, &required, &values].map(|path| path.to_str().unwrap());
         let report = helm(&[
