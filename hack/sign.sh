@@ -11,7 +11,6 @@
 #
 # COSIGN=PROGRAM   use this cosign (3.0 or newer); by default that of the PATH, else hack/programs.sh builds one
 # SSL_CERT_FILE    the authority of the registry, if it is a private one
-# KWCTL=PROGRAM    verify the policy with this kwctl, too: it reads signatures as a PolicyServer does
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 FOLDER="${1:-}"
@@ -27,14 +26,13 @@ case "${1:-}" in
     SERVICES="$(mktemp "${TMPDIR:-/tmp}/pps-services.XXXXXX")"
     trap 'explain_end $?; rm -f "$SERVICES"' EXIT
     SIGN=(--key "$KEY" --signing-config "$SERVICES") SIGN_OLDER+=(--key "$KEY" --tlog-upload=false)
-    VERIFY=(--key "${KEY%.key}.pub" --insecure-ignore-tlog) KWCTL_VERIFY=(--verification-key "${KEY%.key}.pub")
+    VERIFY=(--key "${KEY%.key}.pub" --insecure-ignore-tlog)
     ;;
 "")
-    [ -n "${GITHUB_WORKFLOW_REF:-}" ] && [ -n "${GITHUB_REPOSITORY:-}" ] || die "without a key this works only in GitHub Actions: pass --key cosign.key"
+    [ -n "${GITHUB_WORKFLOW_REF:-}" ] || die "without a key this works only in GitHub Actions: pass --key cosign.key"
     SIGN=()
     VERIFY=(--certificate-identity "${GITHUB_SERVER_URL:-https://github.com}/$GITHUB_WORKFLOW_REF"
         --certificate-oidc-issuer https://token.actions.githubusercontent.com)
-    KWCTL_VERIFY=(--github-owner "${GITHUB_REPOSITORY%%/*}" --github-repo "${GITHUB_REPOSITORY#*/}")
     ;;
 *) die "unknown argument $1: use --key FILE, or none" ;;
 esac
@@ -57,7 +55,6 @@ sign() {
     "$COSIGN" verify "${VERIFY[@]}" "$reference" >/dev/null
     case "$reference" in
     */policies/persistent-pod-state@*)
-        if [ -n "${KWCTL:-}" ]; then "$KWCTL" verify "${KWCTL_VERIFY[@]}" "registry://$reference" >/dev/null; fi
         attest "$FOLDER/policy-sbom.cdx.json" "$reference"
         ;;
     */persistent-pod-state-sidecar@*)

@@ -148,7 +148,6 @@ fn sign(
         .arg(folder)
         .args(args)
         .env_remove("GITHUB_WORKFLOW_REF")
-        .env("KWCTL", &cosign)
         .envs(variables.iter().copied())
         .env("COSIGN", &cosign)
         .stdin(Stdio::from(fs::File::open(&list).unwrap()))
@@ -183,7 +182,6 @@ fn everything_pushed_is_signed_attested_and_verified() {
     let references = format!("some output\n{policy}\n{sidecar}\n{chart}\n");
     let workflow = [
         ("GITHUB_SERVER_URL", "https://github.example"),
-        ("GITHUB_REPOSITORY", "o/n"),
         (
             "GITHUB_WORKFLOW_REF",
             "o/n/.github/workflows/release.yml@refs/tags/v1",
@@ -204,7 +202,6 @@ fn everything_pushed_is_signed_attested_and_verified() {
         ]
         .join("\n")
     };
-    let kwctl = format!("verify --github-owner o --github-repo n registry://{policy}");
     let attested = |name: &str, reference: &str| {
         [
             format!(
@@ -216,7 +213,6 @@ fn everything_pushed_is_signed_attested_and_verified() {
     };
     let expected = [
         signed(&policy),
-        kwctl,
         attested("policy", &policy),
         signed(&sidecar),
         attested("pps-sidecar-linux-amd64", &sidecar),

@@ -13,6 +13,6 @@ pub mod stand_in;
 
 pub use controller::{Controller, IMAGE};
 pub use definitions::{NAMESPACE, SERVICE_ACCOUNT, install_definitions, permissive_definition};
-pub use kwctl::find_kwctl;
+pub use kwctl::{find_kwctl, write_trust_config};
 pub use policy::Policy;
 pub use review_client::{ReviewClient, review};

@@ -1,8 +1,9 @@
 //! What was pushed is signed and verified with a throw-away key, as the documents say.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use pps_e2e::{
+    kubewarden::{find_kwctl, write_trust_config},
     registry::{
         Publisher,
         foreign::{FOREIGN, NATIVE, stand_in},
@@ -57,7 +58,22 @@ async fn signatures_verify_with_the_key_that_made_them_only() {
             assert!(!verify(stranger.path(), format, reference), "{reference}");
         }
     }
-    if pps_e2e::kubewarden::find_kwctl().is_none() {
-        report::skipped("signatures: kwctl verify", "set KWCTL=… to run it");
+    let Some(kwctl) = find_kwctl() else {
+        return report::skipped("signatures: kwctl verify", "set KWCTL=… to run it");
+    };
+    let trust = write_trust_config(supervisor.folder()).unwrap();
+    for (keys, verifies) in [(&keys, true), (&stranger, false)] {
+        let output = Command::new(&kwctl)
+            .args(["verify", &format!("registry://{}", references[0])])
+            .arg("--verification-key")
+            .arg(keys.path().join("cosign.pub"))
+            .arg("--sigstore-trust-config")
+            .arg(&trust)
+            .arg("--sources-path")
+            .arg(registry.sources().unwrap())
+            .env("DOCKER_CONFIG", registry.docker_config())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.success(), verifies, "{output:?}");
     }
 }
