@@ -181,8 +181,8 @@ version: ## Write the version of a release into all files that name it (VERSION=
 	@hack/set-version.sh "$(VERSION)"
 
 .PHONY: crd
-crd: ## Generate deploy/base/crd.yaml from the types, and the chart's copy
-	UPDATE=1 $(TEST) --test definition
+crd: ## Generate deploy/base/crd.yaml from the types, the chart's copy, and the reference of the API
+	UPDATE=1 $(TEST) --test definition --test api_reference
 	UPDATE=1 $(TEST) --test metadata
 
 .PHONY: fmt
