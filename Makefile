@@ -86,8 +86,8 @@ bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=policy to c
 	hack/bench.sh $(ARGS)
 
 .PHONY: site
-site: ## Build the site in target/site: the documents with search, and the playground (REVISION=tag for links to the Git host)
-	@REVISION="$(REVISION)" REPOSITORY="$(REPOSITORY)" hack/site.sh
+site: ## Build the site in target/site: the documents with search, and the playground (REVISION=tag, VERSIONS="older tags")
+	@REVISION="$(REVISION)" REPOSITORY="$(REPOSITORY)" VERSIONS="$(VERSIONS)" hack/site.sh
 
 .PHONY: playground-picture
 playground-picture: ## Draw a state of the playground in docs/images/playground.png

@@ -17,6 +17,7 @@ use crate::contents::{Entry, FOLDER, on_site, pages, parse};
 use crate::example::{add_links, find};
 use crate::links::{Kind, Targets, rewrite};
 use crate::theme;
+use crate::versions::{Edition, Older};
 
 /// The product's name, above each page.
 const TITLE: &str = "PersistentPodState for Kubewarden";
@@ -42,11 +43,17 @@ pub struct Options {
     /// The branch, tag or commit that these links name
     #[arg(long, default_value = "HEAD")]
     pub revision: String,
+    /// What the pages call this version
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub version_name: String,
+    /// An older version whose documents stay on the site, in a folder of that name. May be repeated
+    #[arg(long, value_name = "TAG=FOLDER")]
+    pub older: Vec<Older>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The number of pages, without the playground.
+    /// The number of pages, without those of older versions and the playground.
     pub pages: usize,
     /// The number of examples that have a link to the playground.
     pub examples: usize,
@@ -54,44 +61,16 @@ pub struct Report {
 
 /// Builds the site and checks it. On a failed check, the site is left to look at.
 pub fn build(options: &Options) -> Result<Report> {
-    let Options { source, output, .. } = options;
-    let summary = format!("{FOLDER}/SUMMARY.md");
-    let entries = parse(&read(source, &summary)?).context(summary)?;
-    let unused = unused(
-        source,
-        &pages(&entries).map(|page| page.file.as_str()).collect(),
-    )?;
-    ensure!(
-        unused.is_empty(),
-        "{FOLDER}/SUMMARY.md does not name these pages: {}",
-        unused.join(", ")
-    );
+    let output = &options.output;
     ensure_replaceable(output)?;
-
-    let Assembled {
-        book,
-        files,
-        examples,
-    } = assemble(options, &entries)?;
-    let unshown = unshown(source, &files)?;
-    ensure!(
-        unshown.is_empty(),
-        "no page shows these pictures: {}",
-        unshown.join(", ")
-    );
-
-    let staging = output.with_extension("staging");
-    remove(&staging)?;
-    theme::write(&staging, options.playground.is_some())?;
-    for file in &files {
-        copy(&source.join(file), &staging.join("files").join(file))?;
+    let editions = Edition::all(options)?;
+    let names: Vec<&str> = editions.iter().map(|edition| edition.name).collect();
+    // The first one replaces the site, so the older ones come after it.
+    let mut reports = Vec::new();
+    for edition in &editions {
+        let report = render(edition, &names, &output.with_extension("staging"));
+        reports.push(report.with_context(|| format!("the documents of {}", edition.name))?);
     }
-    fs::create_dir_all(staging.join("files"))?;
-    let context = RenderContext::new(&staging, book, config(&options.repository)?, output);
-    HtmlHandlebars::new()
-        .render(&context)
-        .context("cannot render the pages")?;
-    remove(&staging)?;
     if let Some(playground) = &options.playground {
         copy_folder(playground, &output.join(PLAYGROUND))?;
     }
@@ -103,6 +82,47 @@ pub fn build(options: &Options) -> Result<Report> {
         problems.len(),
         problems.join("\n")
     );
+    Ok(reports.swap_remove(0))
+}
+
+/// Writes the pages of one version, which link to the others.
+fn render(edition: &Edition, names: &[&str], staging: &Path) -> Result<Report> {
+    let source = edition.source;
+    let summary = format!("{FOLDER}/SUMMARY.md");
+    let entries = parse(&read(source, &summary)?).context(summary)?;
+    let unused = unused(
+        source,
+        &pages(&entries).map(|page| page.file.as_str()).collect(),
+    )?;
+    ensure!(
+        unused.is_empty(),
+        "{FOLDER}/SUMMARY.md does not name these pages: {}",
+        unused.join(", ")
+    );
+
+    let Assembled {
+        book,
+        files,
+        examples,
+    } = assemble(edition, &entries)?;
+    let unshown = unshown(source, &files)?;
+    ensure!(
+        unshown.is_empty(),
+        "no page shows these pictures: {}",
+        unshown.join(", ")
+    );
+
+    remove(staging)?;
+    theme::write(staging, edition, names)?;
+    for file in &files {
+        copy(&source.join(file), &staging.join("files").join(file))?;
+    }
+    fs::create_dir_all(staging.join("files"))?;
+    let context = RenderContext::new(staging, book, config(edition.repository)?, &edition.output);
+    HtmlHandlebars::new()
+        .render(&context)
+        .context("cannot render the pages")?;
+    remove(staging)?;
     Ok(Report {
         pages: pages(&entries).count(),
         examples,
@@ -119,12 +139,12 @@ struct Assembled {
     examples: usize,
 }
 
-fn assemble(options: &Options, entries: &[Entry]) -> Result<Assembled> {
+fn assemble(edition: &Edition, entries: &[Entry]) -> Result<Assembled> {
     let targets = Targets {
         pages: pages(entries).map(|page| page.file.as_str()).collect(),
-        repository: &options.repository,
-        revision: &options.revision,
-        kind: &|path| kind(&options.source.join(path)),
+        repository: edition.repository,
+        revision: edition.revision,
+        kind: &|path| kind(&edition.source.join(path)),
     };
     let mut assembled = Assembled::default();
     for entry in entries {
@@ -133,11 +153,11 @@ fn assemble(options: &Options, entries: &[Entry]) -> Result<Assembled> {
                 assembled.book.push_item(BookItem::PartTitle(title.clone()));
             }
             Entry::Page(page) => {
-                let document = read(&options.source, &page.file)?;
+                let document = read(edition.source, &page.file)?;
                 let rewritten = rewrite(&page.file, &document, &targets)?;
                 assembled.files.extend(rewritten.files);
                 let mut markdown = rewritten.markdown;
-                if options.playground.is_some() {
+                if edition.has_playground {
                     assembled.examples += find(&markdown).with_context(|| page.file.clone())?.len();
                     let up = "../".repeat(page.file.matches('/').count());
                     markdown = add_links(&markdown, &format!("{up}{PLAYGROUND}/index.html"))?;

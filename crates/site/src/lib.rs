@@ -14,5 +14,7 @@ pub mod contents;
 pub mod example;
 pub mod links;
 pub mod theme;
+pub mod versions;
 
 pub use build::{Options, Report, build};
+pub use versions::Older;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pps_site::{Options, Report, build};
+use pps_site::{Older, Options, Report, build};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -57,6 +57,8 @@ fn options(source: &Path, scratch: &Scratch) -> Options {
         playground: Some(scratch.path("playground")),
         repository: "https://git.example/r".to_owned(),
         revision: "v1".to_owned(),
+        version_name: "main".to_owned(),
+        older: Vec::new(),
     }
 }
 
@@ -97,6 +99,7 @@ fn the_site_has_all_documents_search_and_the_playground() {
     assert!(start.contains("href=\"docs/usage.html#annotate-a-workload\""));
     assert!(start.contains("href=\"playground/index.html\">Playground</a>"));
     assert!(start.contains("Content-Security-Policy"));
+    assert!(start.contains("title=\"Version\">main</span>"));
     assert!(
         text("docs/usage.html")
             .contains("class=\"open-in-playground\" href=\"../playground/index.html#")
@@ -127,6 +130,63 @@ fn the_same_documents_give_the_same_bytes() {
     for (name, bytes) in &one {
         assert!(*bytes == two[name], "{} differs", name.display());
     }
+}
+
+#[test]
+fn older_versions_stay_on_the_site_and_every_page_says_its_version() {
+    let (scratch, older) = (Scratch::new(), Scratch::new());
+    older.write(
+        "docs/SUMMARY.md",
+        "# Start\n\n- [A](../README.md)\n- [B](b.md)\n",
+    );
+    older.write("README.md", "# A\n\n[b](docs/b.md) [c](LICENSE)\n");
+    older.write("docs/b.md", "# B\n\n[a](../README.md)\n");
+    older.write("LICENSE", "");
+    fs::create_dir_all(older.path("docs/images")).unwrap();
+    let older = |tag: &str| Older {
+        tag: tag.to_owned(),
+        source: older.0.clone(),
+    };
+    build(&Options {
+        version_name: "v0.3.0".to_owned(),
+        older: vec![older("v0.2.0"), older("v0.1.0")],
+        ..options(&repository(), &scratch)
+    })
+    .unwrap();
+
+    let site = files(&scratch.path("site"));
+    let text = |name: &str| String::from_utf8_lossy(&site[Path::new(name)]).into_owned();
+    let newest = text("docs/usage.html");
+    assert!(newest.contains(">v0.3.0</summary>"), "{newest}");
+    assert!(newest.contains("href=\"../v0.1.0/index.html\">v0.1.0</a>"));
+    assert!(!newest.contains("older-version") && !newest.contains("noindex"));
+    let old = text("v0.1.0/docs/b.html");
+    assert!(old.contains(">v0.1.0</summary>"), "{old}");
+    assert!(old.contains("href=\"../../v0.2.0/index.html\">v0.2.0</a>"));
+    assert!(old.contains("These are the documents of v0.1.0. <a href=\"../../index.html\">"));
+    assert!(old.contains("<meta name=\"robots\" content=\"noindex\">"));
+    assert!(
+        text("v0.1.0/index.html").contains("href=\"https://git.example/r/blob/v0.1.0/LICENSE\"")
+    );
+
+    // A page that breaks in an older version is named with the version.
+    scratch.write("older/docs/SUMMARY.md", "# Start\n\n- [A](../README.md)\n");
+    scratch.write("older/README.md", "[x](gone.md)");
+    let broken = Older {
+        source: scratch.path("older"),
+        ..older("v0.1.0")
+    };
+    let error = build(&Options {
+        older: vec![broken],
+        ..options(&repository(), &scratch)
+    })
+    .unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("the documents of v0.1.0")
+            && error.contains("README.md:1: the link gone.md"),
+        "{error}"
+    );
 }
 
 #[test]

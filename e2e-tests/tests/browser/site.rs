@@ -19,6 +19,8 @@ fn site(folder: &Path) -> Result<Report> {
         playground: Some(playground()),
         repository: env!("CARGO_PKG_REPOSITORY").to_owned(),
         revision: "HEAD".to_owned(),
+        version_name: "main".to_owned(),
+        older: Vec::new(),
     })
 }
 
