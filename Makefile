@@ -98,6 +98,11 @@ terminal-picture: setup ## Play a session of kubectl pps on a real control plane
 	@$(BUILD) $(TEST_PROGRAMS) --test e2e
 	UPDATE=1 PPS_E2E_ONLY=picture:: $(TEST) --test e2e -- kubectl_pps::commands
 
+.PHONY: demo-picture
+demo-picture: setup ## Record the demo, as root, and draw it as an animation in docs/images/demo.svg
+	@$(BUILD) --bin pps-sidecar --bin pps-e2e-supervise --bin kubectl-pps --bin pps-demo
+	@hack/demo-picture.sh "$${CARGO_TARGET_DIR:-target}/debug/pps-demo"
+
 .PHONY: setup
 setup: control-plane policy.wasm
 

@@ -9,15 +9,18 @@ use std::{
 
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
     cluster::Cluster,
     kubewarden::stand_in::{PolicyModule, WebhookOptions},
-    manifests,
+    manifests, report,
     repository::{policy_path, repository_file},
+    wait::{Progress, wait_for},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::support::TIMEOUT;
 
 /// The kinds whose examples are tried.
 const NAMESPACED: [&str; 2] = ["PersistentPodState", "StatefulSet"];
@@ -65,6 +68,100 @@ async fn api_server_and_policy_accept_every_example() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for (kind, least) in LEAST {
         assert!(tried.get(kind) >= Some(&least), "{kind}: {tried:?}");
+    }
+}
+
+/// What docs/local-volumes.md says of Kubernetes' own policies.
+#[tokio::test]
+async fn a_mutating_admission_policy_gives_back_a_required_topology() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let client = cluster.client();
+    let served = client.list_api_group_resources("admissionregistration.k8s.io/v1");
+    let served = served.await.unwrap().resources;
+    if !served
+        .iter()
+        .any(|one| one.kind == "MutatingAdmissionPolicy")
+    {
+        report::skipped(
+            "the example of a MutatingAdmissionPolicy",
+            "run the tests on Kubernetes 1.36 or newer",
+        );
+        return;
+    }
+    let file = repository_file("docs/examples/mutating-admission-policy.yaml");
+    let example = manifests::read(&file).unwrap();
+    cluster.apply_objects(&example).await.unwrap();
+    cluster
+        .apply_objects(&[
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop",
+                "labels": {"persistent-pod-state/injection": "enabled"}}}),
+            json!({
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+                "metadata": {"name": "states", "namespace": "shop"},
+                "spec": {
+                    "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"},
+                    "requiredPersistentTopology": {"nodeTopologyKeys": ["zone", "unrecorded"]},
+                },
+            }),
+        ])
+        .await
+        .unwrap();
+    let state = json!({"status": {"podStates": {"db-0": {"nodeTopologyLabels": {"zone": "a"}}}}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(state));
+    let recorded = cluster.pps_api("shop");
+    recorded
+        .patch_status("states", &params, &patch)
+        .await
+        .unwrap();
+
+    let required = |terms: Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    let expression =
+        |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+    let zone = expression("zone", "a");
+    for (own, expected) in [
+        (None, json!([{"matchExpressions": [zone]}])),
+        (
+            Some(json!([
+                {"matchExpressions": [expression("disk", "ssd")]},
+                {"matchFields": [expression("metadata.name", "node-1")]},
+            ])),
+            json!([
+                {"matchExpressions": [expression("disk", "ssd"), zone]},
+                {"matchExpressions": [zone], "matchFields": [expression("metadata.name", "node-1")]},
+            ]),
+        ),
+    ] {
+        let pod = |name: &str| {
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "labels": {"statefulset.kubernetes.io/pod-name": name},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db",
+                        "uid": "1", "controller": true}]},
+                "spec": {"containers": [{"name": "a", "image": "a"}]}});
+            if let Some(own) = &own {
+                pod["spec"]["affinity"] = required(own.clone());
+            }
+            serde_json::from_value::<DynamicObject>(pod).unwrap()
+        };
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
+        let pods: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "shop", &resource);
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        // The API server takes a new policy up within seconds.
+        wait_for("the policy to be in force", TIMEOUT, async || {
+            let affinity = pods.create(&dry, &pod("db-0")).await?.data["spec"]["affinity"].take();
+            Ok(Progress::when(
+                affinity == required(expected.clone()),
+                (),
+                affinity,
+            ))
+        })
+        .await
+        .unwrap();
+        let unrecorded = pods.create(&dry, &pod("db-1")).await.unwrap();
+        let unchanged = own.clone().map_or(Value::Null, required);
+        assert_eq!(unrecorded.data["spec"]["affinity"], unchanged);
     }
 }
 

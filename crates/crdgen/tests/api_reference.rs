@@ -143,7 +143,9 @@ fn markdown() -> String {
         let _ = writeln!(page, "| {name} | `{path}` | {meaning} |");
     }
 
-    page.push_str("\n## Annotations and labels\n\n| key | on | set by | meaning |\n|---|---|---|---|\n");
+    page.push_str(
+        "\n## Annotations and labels\n\n| key | on | set by | meaning |\n|---|---|---|---|\n",
+    );
     for Key {
         key,
         place,
@@ -190,7 +192,10 @@ fn describe_object(page: &mut String, path: &str, schema: &Value) {
         describe_rules(&mut rules, name, field);
     }
     if !rules.is_empty() {
-        let _ = write!(page, "\nThe API server refuses an object unless:\n\n{rules}");
+        let _ = write!(
+            page,
+            "\nThe API server refuses an object unless:\n\n{rules}"
+        );
     }
     for (name, field) in fields {
         if let Some((sign, below)) = inner(field) {
@@ -252,7 +257,10 @@ fn kind(schema: &Value) -> String {
         }
         "object" if schema["additionalProperties"].is_object() => {
             let size = between(None, limit("maxProperties"), "keys");
-            format!("map{size}; each value: {}", kind(&schema["additionalProperties"]))
+            format!(
+                "map{size}; each value: {}",
+                kind(&schema["additionalProperties"])
+            )
         }
         "object" => "object".to_owned(),
         other => panic!("a field of type {other}"),

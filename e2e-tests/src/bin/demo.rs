@@ -26,6 +26,7 @@ use pps_e2e::wait::{Progress, wait_for};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 use tour::Tour;
 
@@ -52,6 +53,9 @@ struct Args {
     /// Keep the cluster running afterwards, to look around with kubectl.
     #[arg(long)]
     keep: bool,
+    /// Wait for so many seconds after each part, so that a viewer can read it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60))]
+    pause: u64,
 }
 
 #[tokio::main]
@@ -87,6 +91,8 @@ async fn run(args: &Args) -> Result<bool> {
     );
     let without = play(&cluster, "without").await?;
     without.print();
+    let pause = Duration::from_secs(args.pause);
+    sleep(pause).await;
 
     step(
         "start the policy (Wasm, behind the admission webhook) and the sidecar",
@@ -102,8 +108,9 @@ async fn run(args: &Args) -> Result<bool> {
     println!("\nWith PersistentPodState: the same again.\n");
     let with = play(&cluster, "with").await?;
     with.print();
+    sleep(pause).await;
 
-    let tour = Tour::new(&cluster)?;
+    let tour = Tour::new(&cluster, pause)?;
     println!(
         "\nA Pod of {DATABASE} must return to a cordoned node: the plugin says why it is Pending, \
          and moves it."
@@ -111,7 +118,7 @@ async fn run(args: &Args) -> Result<bool> {
     let has_moved = Box::pin(tour.play("with", DATABASE)).await?;
 
     println!(
-        "\nwith PPS {}; without {}",
+        "\nwith PPS     {}\nwithout PPS  {}",
         with.summary(),
         without.summary()
     );

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use pps_e2e::cluster::Cluster;
@@ -22,10 +23,12 @@ pub(super) struct Tour<'a> {
     kubectl: PathBuf,
     folders: Vec<PathBuf>,
     path: OsString,
+    pause: Duration,
 }
 
 impl<'a> Tour<'a> {
-    pub(super) fn new(cluster: &'a Cluster) -> Result<Self> {
+    /// `pause`: how long each output stays before the next command.
+    pub(super) fn new(cluster: &'a Cluster, pause: Duration) -> Result<Self> {
         let folders = vec![plugin::folder()?, Group::Kubernetes.folder()?];
         let path = plugin::search_path(&folders)?;
         Ok(Self {
@@ -33,6 +36,7 @@ impl<'a> Tour<'a> {
             kubectl: Group::Kubernetes.program("kubectl")?,
             folders,
             path,
+            pause,
         })
     }
 
@@ -116,6 +120,7 @@ impl<'a> Tour<'a> {
             .kill_on_drop(true)
             .status();
         let status = tokio::time::timeout(PATIENCE, status).await;
+        tokio::time::sleep(self.pause).await;
         match status
             .with_context(|| format!("{command} does not end"))??
             .code()
