@@ -9,7 +9,7 @@ mod gitops;
 mod with_helm;
 mod zone;
 
-use std::{fs, path::PathBuf, process::Stdio, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, process::Stdio, time::Duration};
 
 use kube::{
     Api,
@@ -21,6 +21,7 @@ use pps_e2e::{
     install::installed_policies,
     kubewarden::{self, policy_server},
     manifests::render::render_kustomize,
+    plugin,
     programs::Group,
     report,
     repository::repository_file,
@@ -35,7 +36,7 @@ use crate::support::{
 };
 
 /// The blocks of the document. A sequence below plays each of them.
-const BLOCKS: [&str; 21] = [
+const BLOCKS: [&str; 22] = [
     "one-namespace",
     "retry",
     "keep",
@@ -48,6 +49,7 @@ const BLOCKS: [&str; 21] = [
     "one-namespace-back",
     "active",
     "away",
+    "away without the plugin",
     "return",
     "record",
     "resume Argo CD",
@@ -125,7 +127,7 @@ fn commands_may_have_several_lines() {
 struct Reader {
     folder: PathBuf,
     kubeconfig: PathBuf,
-    path: String,
+    path: OsString,
 }
 
 impl Reader {
@@ -136,13 +138,14 @@ impl Reader {
         let definition = "deploy/base/crd.yaml";
         fs::create_dir_all(folder.join("deploy/base")).unwrap();
         fs::copy(repository_file(definition), folder.join(definition)).unwrap();
-        let programs = Group::Kubernetes.folder().unwrap();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!("{}:{path}", programs.display());
+        let folders = [
+            plugin::folder().unwrap(),
+            Group::Kubernetes.folder().unwrap(),
+        ];
         Self {
             folder,
             kubeconfig: control_plane.kubeconfig_for(ADMIN).unwrap(),
-            path,
+            path: plugin::search_path(&folders).unwrap(),
         }
     }
 
@@ -323,12 +326,25 @@ async fn go_back(installed: &Installed, reader: &Reader, home: &Home) {
         home.namespace, home.node
     );
     assert_eq!(
-        reader.play("away").await.lines().collect::<Vec<_>>(),
+        reader
+            .play("away without the plugin")
+            .await
+            .lines()
+            .collect::<Vec<_>>(),
         [line]
+    );
+    // The plugin ends with 1, as there is something to do.
+    let (problems, _) = reader.run("away").await;
+    let advice = "db-0 is on a node without the required labels";
+    assert!(
+        problems.contains(advice) && document().contains("on a node without the required labels"),
+        "{problems}"
     );
     reader.play("return").await;
     home.assert_back(installed).await;
-    assert_eq!(reader.play("away").await, "");
+    assert_eq!(reader.play("away without the plugin").await, "");
+    let (problems, _) = reader.run("away").await;
+    assert!(!problems.contains("db-0"), "{problems}");
     reader.play("record").await;
     installed.wait_for_sidecars(2).await;
     home.assert_recorded(installed).await;

@@ -3,6 +3,7 @@
 
 mod kubeconfig;
 pub mod read;
+mod scope;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod write;

@@ -3,7 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::Reader;
+use super::{Reader, document};
 use crate::support::{Pool, ZONE, homes, installed::Installed, required};
 
 /// Pods in a zone that a PersistentPodState requires are where they belong, on whichever node.
@@ -34,7 +34,13 @@ pub(super) async fn pods_in_their_zone_are_where_they_belong(
         Some(node),
         "the scheduler prefers the nodes that are not loaded"
     );
-    assert_eq!(reader.play("away").await, "");
+    assert_eq!(reader.play("away without the plugin").await, "");
+    let (problems, _) = reader.run("away").await;
+    let advice = "Ready and recorded elsewhere";
+    assert!(
+        problems.contains("web-0") && problems.contains(advice) && document().contains(advice),
+        "{problems}"
+    );
 
     // One that belongs elsewhere is listed, also where the keys have the spelling of v1beta1.
     let (api, params) = (installed.cluster.pps_api("zonal"), PatchParams::default());
@@ -48,7 +54,7 @@ pub(super) async fn pods_in_their_zone_are_where_they_belong(
     api.patch_status("web", &params, &Patch::Merge(elsewhere))
         .await
         .unwrap();
-    let away = reader.play("away").await;
+    let away = reader.play("away without the plugin").await;
     assert!(
         away.contains(&format!(
             "zonal/web-0 belongs to {ZONE}=elsewhere and is on"

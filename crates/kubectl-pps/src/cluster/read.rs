@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::cluster::Client;
+use crate::cluster::scope::drop_outdated_conditions;
 use crate::decide::names::similar;
 use crate::snapshot::{
     Namespaces, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, unreadable,
@@ -109,6 +110,7 @@ pub async fn read(
         ..Snapshot::empty(namespaces.clone())
     };
     snapshot.sort();
+    drop_outdated_conditions(&reader(client), &mut snapshot).await;
     // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a
     // right that nothing else needs, so it is tried only then.
     if let Some(namespace) = namespaces.one().filter(|_| is_empty(&snapshot)) {
@@ -203,7 +205,7 @@ pub async fn serves(client: &Client, api_version: &str, plural: &str) -> Result<
         .any(|one| one["name"] == plural))
 }
 
-fn reader(client: &Client) -> Reader {
+pub(super) fn reader(client: &Client) -> Reader {
     let limits = client.limits(LIMITS);
     Reader::new(client.kube.clone(), limits, TOTAL.max(limits.request))
 }

@@ -322,6 +322,14 @@ impl Pps {
             .is_none_or(|recording| recording.reason != Reason::NamespaceNotEnabled.as_str())
     }
 
+    /// Drops the condition Recording, which is out of date.
+    pub(crate) fn forget_recording(&mut self) {
+        let value = Arc::make_mut(&mut self.value);
+        if let Some(conditions) = value["status"]["conditions"].as_array_mut() {
+            conditions.retain(|one| one["type"] != pps_recorder::recording::RECORDING);
+        }
+    }
+
     /// The spec, which requires nothing where nothing is injected.
     pub fn spec_in_force(&self) -> Result<Spec, String> {
         let mut spec = self.spec()?;
