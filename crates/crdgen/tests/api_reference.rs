@@ -25,7 +25,7 @@ const MARK: &str = "<!-- What follows is made from the definition: UPDATE=1 carg
 
 /// A key of an annotation or a label, who sets it where, and what it does.
 struct Key {
-    key: &'static str,
+    name: &'static str,
     place: &'static str,
     set_by: &'static str,
     meaning: &'static str,
@@ -33,55 +33,55 @@ struct Key {
 
 const KEYS: [Key; 9] = [
     Key {
-        key: AUTO_GENERATE,
+        name: AUTO_GENERATE,
         place: "annotation of a workload",
         set_by: "you",
         meaning: "`\"true\"`: the sidecar generates a PersistentPodState from the next three annotations.",
     },
     Key {
-        key: REQUIRED_TOPOLOGY,
+        name: REQUIRED_TOPOLOGY,
         place: "annotation of a workload",
         set_by: "you",
         meaning: "Keys of node labels, separated by commas: `spec.requiredPersistentTopology`.",
     },
     Key {
-        key: PREFERRED_TOPOLOGY,
+        name: PREFERRED_TOPOLOGY,
         place: "annotation of a workload",
         set_by: "you",
         meaning: "Keys of node labels, separated by commas: one term of `spec.preferredPersistentTopology` with weight 100.",
     },
     Key {
-        key: POD_ANNOTATIONS,
+        name: POD_ANNOTATIONS,
         place: "annotation of a workload",
         set_by: "you",
         meaning: "Keys of annotations, separated by commas: `spec.persistentPodAnnotations`. `KEY=PodIPsJSON` and `KEY=PodIPsCSV` set `valueFrom`.",
     },
     Key {
-        key: RECORD_ANNOTATION,
+        name: RECORD_ANNOTATION,
         place: "annotation of a Pod",
         set_by: "you, `kubectl pps move`",
         meaning: "`\"false\"`: the Pod is not recorded, and its recorded state stays unchanged.",
     },
     Key {
-        key: INJECTED_ANNOTATION,
+        name: INJECTED_ANNOTATION,
         place: "annotation of a Pod",
         set_by: "the policy",
         meaning: "The name of the PersistentPodState whose recorded state the Pod was given.",
     },
     Key {
-        key: MOVE_ANNOTATION,
+        name: MOVE_ANNOTATION,
         place: "annotation of a Pod",
         set_by: "`kubectl pps move`",
         meaning: "The Pod is being moved; whether it was `recorded` or `exempt` before.",
     },
     Key {
-        key: INJECTION_LABEL,
+        name: INJECTION_LABEL,
         place: "label of a namespace",
         set_by: "you",
         meaning: "`enabled` or `disabled`: whether the namespace is in [scope](../security.md#scope).",
     },
     Key {
-        key: PROTECTION_LABEL,
+        name: PROTECTION_LABEL,
         place: "label of a PersistentPodState",
         set_by: "you",
         meaning: "`Always` or `Cascading`: [protection from deletion](../security.md#protection-from-deletion).",
@@ -147,13 +147,13 @@ fn markdown() -> String {
         "\n## Annotations and labels\n\n| key | on | set by | meaning |\n|---|---|---|---|\n",
     );
     for Key {
-        key,
+        name,
         place,
         set_by,
         meaning,
     } in KEYS
     {
-        let _ = writeln!(page, "| `{key}` | {place} | {set_by} | {meaning} |");
+        let _ = writeln!(page, "| `{name}` | {place} | {set_by} | {meaning} |");
     }
     let _ = writeln!(
         page,
@@ -231,7 +231,7 @@ fn kind(schema: &Value) -> String {
         (None, Some(most)) => format!(", at most {most} {what}"),
         _ => String::new(),
     };
-    let known = match schema["type"].as_str().unwrap() {
+    match schema["type"].as_str().unwrap() {
         "string" => {
             if let Some(values) = schema["enum"].as_array() {
                 let values: Vec<String> = values
@@ -242,14 +242,14 @@ fn kind(schema: &Value) -> String {
             }
             let name = schema["format"].as_str().unwrap_or("string");
             let length = between(limit("minLength"), limit("maxLength"), "characters");
-            return format!("{name}{length}");
+            format!("{name}{length}")
         }
         "integer" => {
             let range = match (limit("minimum"), limit("maximum")) {
                 (Some(least), Some(most)) => format!(", {least} to {most}"),
                 _ => String::new(),
             };
-            return format!("{}{range}", schema["format"].as_str().unwrap());
+            format!("{}{range}", schema["format"].as_str().unwrap())
         }
         "array" => {
             let size = between(limit("minItems"), limit("maxItems"), "items");
@@ -264,8 +264,7 @@ fn kind(schema: &Value) -> String {
         }
         "object" => "object".to_owned(),
         other => panic!("a field of type {other}"),
-    };
-    known
+    }
 }
 
 fn describe_rules(rules: &mut String, field: &str, schema: &Value) {
