@@ -209,7 +209,7 @@ fn inner(field: &Value) -> Option<(&'static str, &Value)> {
     let places = [
         ("", field),
         ("[]", &field["items"]),
-        ("{}", &field["additionalProperties"]),
+        ("[name]", &field["additionalProperties"]),
     ];
     places
         .into_iter()

@@ -271,7 +271,7 @@ pub enum ValueFrom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RetentionPolicy {
-    /// Until the workload is scaled down and no longer wants a Pod of that name.
+    /// Until the workload is deleted, or scaled down so that it no longer wants a Pod of that name.
     #[default]
     WhenScaled,
     /// Until the workload is deleted.
@@ -291,8 +291,9 @@ pub enum NodeDeletionPolicy {
     #[default]
     Keep,
     /// They are dropped once the node has been gone for the grace period, whatever the retention
-    /// policy, and the Pod can start on any node. A Pod that is Pending because no existing node
-    /// matches is deleted then, so that its controller creates it again.
+    /// policy, and the Pod can start on any node when it is next created. A Pod that already waits
+    /// for the node is reported; a sidecar with --evict-pending-pods evicts it, so that its
+    /// controller creates it again.
     Forget,
     /// A value that this version does not know.
     #[serde(skip)]
