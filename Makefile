@@ -17,7 +17,7 @@ NOT_OF_THE_SITE = $(if $(findstring browser::,$(T)),$(error run make site-tests 
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
 # The version of Kubernetes, or a folder with its programs (hack/programs.sh); programs and CRDs of others, where they are
 # available.
-export KUBERNETES KUBEBUILDER_ASSETS KWCTL POLICY_SERVER KUBEWARDEN_CRDS CALICO_CNI
+export KUBERNETES KUBEBUILDER_ASSETS KWCTL POLICY_SERVER KUBEWARDEN_CRDS KUBEWARDEN_CONTROLLER KUBEWARDEN_CHARTS CALICO_CNI
 
 # The static sidecar, linked from what `--lib` built.
 WITH_SIDECAR = PPS_STATIC_SIDECAR="$${PPS_STATIC_SIDECAR:-$$(hack/link-test-sidecar.sh)}" && export PPS_STATIC_SIDECAR &&
@@ -68,6 +68,12 @@ release-tests: ## Run the tests of images, installation and release with release
 emulated-tests: ## Run the sidecar's release build for the other processor (amd64 or arm64) under an emulator
 	PPS_FOREIGN_SIDECAR="$$(hack/build-release.sh pps-sidecar foreign)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
 		export PPS_FOREIGN_SIDECAR PPS_EMULATOR && $(MAKE) --no-print-directory e2e-tests T='-- registry::platforms::'
+
+# The script has its own variables.
+export CONTEXT NODE VALUES IMAGE PATIENCE YES
+.PHONY: conformance
+conformance: ## Show that the product works on the cluster of your kubeconfig, and remove it again (REGISTRY=host/path, NODE=name to drain; hack/conformance.sh)
+	@REGISTRY="$(REGISTRY)" hack/conformance.sh $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS for each target (T=name to choose)

@@ -1,6 +1,7 @@
 //! Kubewarden: its objects, its real PolicyServer, and a stand-in for the PolicyServer that tests
 //! can look into.
 
+pub mod charts;
 mod controller;
 mod definitions;
 mod kwctl;

@@ -21,6 +21,7 @@ mod break_glass;
 mod browser;
 mod chart;
 mod check;
+mod conformance;
 mod contained;
 mod corpus;
 mod crd;

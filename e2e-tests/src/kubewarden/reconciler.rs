@@ -39,6 +39,11 @@ pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 }
 
 impl Reconciler {
+    /// One without a Deployment of its own.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
     /// Installs a Deployment with the labels of Kubewarden's chart.
     pub async fn install(client: Client) -> Result<Self> {
         let labels = json!({"app.kubernetes.io/name": "kubewarden-controller",
