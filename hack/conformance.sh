@@ -184,34 +184,32 @@ attempt() {
     fi
     echo "failed: $title (after $((SECONDS - start)) s)"
     { tail -n 20 "$WORK/step"; evidence 2>&1; } | cut -c 1-400 | sed 's/^/    | /' || true
-    FAILED="failed: $title: see the lines below that. If Pods wait, see that nodes can pull their images, and the PolicyServer the policy"
+    FAILED="failed: $title. The lines after that say why; if Pods wait, see that nodes can pull their images, and the PolicyServer the policy"
     exit "$EXPLAINED"
 }
 
 # evidence: prints what does not run, and why.
 evidence() {
-    local pod='{.metadata.namespace}/{.metadata.name}: {.status.phase}{range .status.containerStatuses[*]} {.state.waiting.reason} {.state.waiting.message}{end}{"\n"}'
+    local server="kubewarden/policy-server=$NAME"
+    local pod='{.metadata.namespace}/{.metadata.name}: {.status.phase}{range .status.containerStatuses[*]}, ready: {.ready} {.state.waiting.reason} {.state.waiting.message}{end}{"\n"}'
     k get pods -n "$NAME" -o jsonpath="{range .items[*]}$pod{end}"
     k get pods -n "$WORKLOADS" -o jsonpath="{range .items[*]}$pod{end}"
-    k get pods -n "$KUBEWARDEN" -l "kubewarden/policy-server=$NAME" -o jsonpath="{range .items[*]}$pod{end}"
-    k get clusteradmissionpolicies -l "app.kubernetes.io/instance=$NAME"
-    k get events -n "$WORKLOADS" --field-selector type=Warning -o jsonpath='{range .items[*]}{.involvedObject.name}: {.message}{"\n"}{end}' | sort -u | head -n 5
+    k get pods -n "$KUBEWARDEN" -l "$server" -o jsonpath="{range .items[*]}$pod{end}"
+    k logs -n "$KUBEWARDEN" -l "$server" --tail 50 --prefix | grep -E -A 1 'ERROR|rror:|panic' | tail -n 6
+    k get events -n "$WORKLOADS" --field-selector type=Warning -o jsonpath='{range .items[*]}{.involvedObject.name}: {.message}{"\n"}{end}' | sort -u | tail -n 5
 }
 
-make_namespaces() {
+# make_namespace NAME [LABEL]: fails if there is one of this name.
+make_namespace() {
     k create -f - <<END
 apiVersion: v1
 kind: Namespace
-metadata: {name: $NAME, labels: {$MARK: "true"}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: $WORKLOADS, labels: {$MARK: "true", persistent-pod-state/injection: enabled}}
+metadata: {name: $1, labels: {$MARK: "true"${2:+, $2}}}
 END
 }
 
 install() {
-    h install "$NAME" "$REPO_DIR/charts/persistent-pod-state" --namespace "$NAME" --timeout "${PATIENCE}s" "${OPTIONS[@]}"
+    h install "$NAME" "$REPO_DIR/charts/persistent-pod-state" --namespace "$NAME" --timeout "${PATIENCE}s" "${OPTIONS[@]}" >"$WORK/notes"
     k rollout status -n "$NAME" "deployment/$NAME-sidecar" --timeout "${PATIENCE}s"
     k wait --for condition=PolicyActive clusteradmissionpolicies -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s"
 }
@@ -336,7 +334,13 @@ uninstall() {
     is_recorded db 3 || { echo "recorded states are gone"; return 1; }
 }
 
-remove_namespaces() { k delete namespaces -l "$MARK" --timeout "${PATIENCE}s"; }
+remove_namespaces() {
+    local ours
+    ours="$(k get namespaces -l "$MARK" -o name)" || return
+    ours="$(grep -xE "namespace/($NAME|$WORKLOADS)" <<<"$ours")" || return 0
+    # shellcheck disable=SC2086 # Words.
+    k delete $ours --timeout "${PATIENCE}s"
+}
 
 # clean_up: removes everything that this or a former run has made. What cannot be removed does not stop it.
 clean_up() {
@@ -372,7 +376,7 @@ finish() {
     if [ -n "${CHILD:-}" ]; then kill -- "-$CHILD" && wait "$CHILD"; fi 2>/dev/null
     [ "$1" -le 128 ] || FAILED="stopped by a signal"
     if [ -n "${CHANGED:-}" ]; then
-        echo "${FAILED%%:*}; removing what was made …"
+        echo "${FAILED:+${FAILED%%:*}; }removing what was made …"
         clean_up && say_what_stays
     fi
     if [ -n "$FAILED" ]; then echo "error: $FAILED" >&2; else explain_end "$1"; fi
@@ -413,8 +417,10 @@ announce "This script
 ${NODE:+- drains the node $NODE: ALL its Pods but those of DaemonSets are evicted, and lose their emptyDir volumes; then opens it
 }- removes all of this but the definition"
 
+# It is also the lock: another run cannot make it, and removes nothing of this one.
+attempt "the namespace $NAME is made" make_namespace "$NAME"
 CHANGED=1
-attempt "the namespaces $NAME and $WORKLOADS are made" make_namespaces
+attempt "the namespace $WORKLOADS is made" make_namespace "$WORKLOADS" "persistent-pod-state/injection: enabled"
 attempt "the chart is installed; the sidecar and the policies work" install
 attempt "helm test finds no error" check_installation
 attempt "the quick start's three Pods run, and are recorded" run_workload

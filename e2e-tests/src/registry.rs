@@ -1,6 +1,7 @@
 //! An OCI registry: the server, the scripts that push to it, and an independent reader.
 
 pub mod foreign;
+pub mod program;
 pub mod publish;
 mod reader;
 mod server;

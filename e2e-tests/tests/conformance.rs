@@ -79,14 +79,10 @@ fn script(cluster: &Cluster, installation: &Installation) -> Script {
 async fn passes(cluster: &Cluster, script: &Script) {
     let started = Instant::now();
     let ended = script.run().await;
-    for line in ended.printed.lines() {
-        report::note(line);
-    }
     report::note(&format!("the script took {:.1?}", started.elapsed()));
     assert_eq!(ended.code, Some(0), "{}", ended.printed);
-    assert_eq!(
-        ended.printed.matches("passed: ").count(),
-        12,
+    assert!(
+        ended.printed.contains("passed: everything in"),
         "{}",
         ended.printed
     );

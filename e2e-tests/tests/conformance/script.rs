@@ -16,6 +16,7 @@ use pps_e2e::{
     control_plane::ADMIN,
     plugin::search_path,
     programs::Group,
+    report,
     repository::repository_file,
 };
 use tokio::{
@@ -189,6 +190,7 @@ fn read(
     let mut lines = BufReader::new(output).lines();
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
+            report::note(&line);
             let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
             printed.push_str(&line);
             printed.push('\n');
