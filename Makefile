@@ -69,11 +69,10 @@ emulated-tests: ## Run the sidecar's release build for the other processor (amd6
 	PPS_FOREIGN_SIDECAR="$$(hack/build-release.sh pps-sidecar foreign)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
 		export PPS_FOREIGN_SIDECAR PPS_EMULATOR && $(MAKE) --no-print-directory e2e-tests T='-- registry::platforms::'
 
-# The script has its own variables.
-export CONTEXT NODE VALUES IMAGE PATIENCE YES
 .PHONY: conformance
-conformance: ## Show that the product works on the cluster of your kubeconfig, and remove it again (REGISTRY=host/path, NODE=name to drain; hack/conformance.sh)
-	@REGISTRY="$(REGISTRY)" hack/conformance.sh $(ARGS)
+conformance: ## Show that the product works on the cluster of your kubeconfig, and remove it again (REGISTRY=host/path, NODE=name to drain)
+	@REGISTRY="$(REGISTRY)" VALUES="$(VALUES)" CONTEXT="$(CONTEXT)" NODE="$(NODE)" IMAGE="$(IMAGE)" PATIENCE="$(PATIENCE)" YES="$(YES)" \
+		hack/conformance.sh $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS for each target (T=name to choose)
