@@ -24,7 +24,8 @@ async fn the_script_removes_what_it_has_made_when_it_is_ended() {
     only_the_definition_is_left(&cluster).await;
 
     let mut run = script().start();
-    run.has_printed("passed: the namespace pps-conformance-workloads").await;
+    run.has_printed("passed: the namespace pps-conformance-workloads")
+        .await;
     run.signal(Signal::SIGTERM);
     let ended = run.end().await;
     assert_eq!(ended.code, Some(143), "{}", ended.printed);
@@ -33,7 +34,8 @@ async fn the_script_removes_what_it_has_made_when_it_is_ended() {
     only_the_definition_is_left(&cluster).await;
 
     let mut run = script().start();
-    run.has_printed("passed: the namespace pps-conformance-workloads").await;
+    run.has_printed("passed: the namespace pps-conformance-workloads")
+        .await;
     run.signal(Signal::SIGKILL);
     run.end().await;
     // As if it had been killed during the drain.

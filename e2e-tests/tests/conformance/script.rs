@@ -96,6 +96,8 @@ impl Script {
             .args(&self.arguments)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("KUBECONFIG", &self.kubeconfig)
+            // What a killed script leaves is deleted with the cluster.
+            .env("TMPDIR", self.kubeconfig.parent().unwrap())
             .env("PATH", search_path(&folders).unwrap())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
