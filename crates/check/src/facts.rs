@@ -1,5 +1,6 @@
 //! What was read from the cluster and the registry.
 
+mod kubewarden;
 mod sidecar_setup;
 
 use std::collections::BTreeMap;
@@ -20,10 +21,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantNames};
 
+pub(crate) use self::kubewarden::DEFAULT_SERVER;
 pub(crate) use self::sidecar_setup::{SidecarSetup, container};
-pub(crate) use crate::read::{
-    KubernetesVersion, MinorVersion, Problem, Read, Right, ServiceAccountName,
-};
+pub(crate) use crate::read::{MinorVersion, Problem, Read, Right, ServiceAccountName, Version};
 use crate::settings::{Settings, VALIDATION, is_policy_of};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -96,12 +96,20 @@ impl Policy {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PolicyServer {
+    pub(crate) metadata: ObjectMeta,
     pub(crate) spec: PolicyServerSpec,
+}
+
+impl PolicyServer {
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PolicyServerSpec {
+    pub(crate) image: String,
     pub(crate) replicas: i32,
     pub(crate) service_account_name: String,
     pub(crate) insecure_sources: Vec<String>,
@@ -201,11 +209,16 @@ pub(crate) struct Objects {
 pub(crate) struct Facts {
     pub(crate) settings: Settings,
     pub(crate) setup: SidecarSetup,
-    pub(crate) kubernetes: Read<KubernetesVersion>,
+    pub(crate) kubernetes: Read<Version>,
     pub(crate) definition: Read<CustomResourceDefinition>,
     pub(crate) policy_definition: Read<CustomResourceDefinition>,
     pub(crate) server_definition: Read<CustomResourceDefinition>,
     pub(crate) policies: Read<Vec<Policy>>,
+    /// Kubewarden's controller.
+    pub(crate) controller: Read<Deployment>,
+    /// All PolicyServers.
+    pub(crate) servers: Read<Vec<PolicyServer>>,
+    /// The PolicyServer that the policies use, or will use.
     pub(crate) server_name: String,
     pub(crate) server: Read<PolicyServer>,
     /// The namespace of its Deployment.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::facts::{Condition, ModuleAnswer, Recorded, Right, ServiceAccountName};
+use crate::facts::{Condition, MinorVersion, ModuleAnswer, Recorded, Right, ServiceAccountName};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr)]
@@ -68,8 +68,63 @@ pub(crate) enum VersionDiagnosis {
     KubernetesSupported,
     KubernetesTooOld,
     KubewardenInstalled,
-    KubewardenMissing { kinds: Vec<&'static str> },
-    KubewardenTooOld { missing_fields: Vec<&'static str> },
+    KubewardenMissing {
+        kinds: Vec<&'static str>,
+    },
+    KubewardenTooOld(TooOld),
+    KubewardenSkewed {
+        older: OlderPart,
+        newest: NewestPart,
+    },
+    KubewardenVersionUnknown(KubewardenPart),
+    /// The image that the user has to give a PolicyServer of this installation.
+    DefaultPolicyServerImage {
+        image: String,
+    },
+}
+
+/// A part of Kubewarden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KubewardenPart {
+    Controller,
+    PolicyServer(String),
+    Definitions,
+}
+
+/// What of Kubewarden is older than the oldest version that is supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TooOld {
+    Definition {
+        missing_fields: Vec<&'static str>,
+    },
+    Part {
+        part: KubewardenPart,
+        version: String,
+    },
+}
+
+/// A part of Kubewarden that is older than another part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OlderPart {
+    Controller {
+        version: String,
+    },
+    PolicyServer {
+        name: String,
+        image: String,
+    },
+    /// The definition of PolicyServer lacks this field of the newest part's version. Definitions
+    /// have no version of their own.
+    Definitions {
+        missing_field: &'static str,
+    },
+}
+
+/// The part of Kubewarden with the newest version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewestPart {
+    pub(crate) part: KubewardenPart,
+    pub(crate) minor: MinorVersion,
 }
 
 /// The definition of PersistentPodState.

@@ -13,14 +13,14 @@ use futures::future::join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Client;
-use pps_core::is_dns_subdomain;
 use pps_recorder::whitelist;
 use tokio::time::timeout;
 
 use self::leases::Leases;
 pub use self::leases::{Silence, silent_recorder};
 use crate::facts::{
-    Facts, Module, ModuleAnswer, Objects, Read, Recorded, Right, SidecarSetup, container,
+    DEFAULT_SERVER, Facts, Module, ModuleAnswer, Objects, Read, Recorded, Right, SidecarSetup,
+    container,
 };
 use crate::reader::Reader;
 use crate::registry::{self, Sources};
@@ -47,8 +47,6 @@ pub(crate) const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(crate::facts::LEASE_SECONDS),
 };
 const KUBEWARDEN: &str = "policies.kubewarden.io";
-/// The webhook with which Kubewarden's controller checks policies.
-const KUBEWARDEN_WEBHOOK: &str = "kubewarden-controller-validating-webhook-configuration";
 const SIDECARS: &str = "app.kubernetes.io/component=sidecar";
 
 /// Reads everything. The facts have what could not be read.
@@ -82,8 +80,10 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
         reader.get_one(None, "policyservers.policies.kubewarden.io"),
     );
     let policies = Right::new("list", KUBEWARDEN, "clusteradmissionpolicies");
+    let servers = Right::new("list", KUBEWARDEN, "policyservers");
     (
         facts.policies,
+        facts.servers,
         facts.mutating,
         facts.validating,
         facts.namespaces,
@@ -93,12 +93,23 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
             "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies",
             ""
         ),
+        async {
+            if facts.settings.without_policies {
+                return Read::Unknown;
+            }
+            let path = "/apis/policies.kubewarden.io/v1/policyservers";
+            reader.list(servers, path, "").await
+        },
         reader.list_all(""),
         reader.list_all(""),
         reader.list_all(""),
     );
-    facts.server_namespace = kubewarden_namespace(facts);
+    facts.server_namespace = facts.kubewarden_namespace();
     if !facts.settings.without_policies {
+        if let Some(name) = facts.controller_name() {
+            let namespace = Some(facts.server_namespace.as_str());
+            facts.controller = reader.get_one(namespace, name).await;
+        }
         read_server(reader, facts).await;
         read_modules(reader, facts).await;
     }
@@ -129,16 +140,13 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
         .filter(|name| !name.is_empty());
     // Without a policy, no PolicyServer is in use.
     let named = facts.settings.policy_server.clone().or(installed);
-    let Some(name) = named.or(facts.settings.is_before().then(|| "default".into())) else {
+    let Some(name) = named.or(facts.settings.is_before().then(|| DEFAULT_SERVER.into())) else {
         return;
     };
-    facts.server = if is_dns_subdomain(&name) && !facts.server_definition.is_absent() {
-        let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
-        reader
-            .get(Right::new("get", KUBEWARDEN, "policyservers"), &path)
-            .await
-    } else {
-        Read::Absent
+    facts.server = match (facts.server_named(&name), &facts.servers) {
+        (Some(server), _) => Read::Known(server.clone()),
+        (None, Read::Unknown) => Read::Unknown,
+        (None, _) => Read::Absent,
     };
     let deployment = format!("policy-server-{name}");
     facts.server_name = name;
@@ -156,21 +164,6 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
         reader.may(&account, &lookup),
     );
     facts.server_account = found.map(|_| ());
-}
-
-/// Kubewarden's namespace: where its own webhook leads, else the one that is named. Labels of
-/// Deployments say nothing: whoever may create a Deployment in some namespace can set them.
-fn kubewarden_namespace(facts: &Facts) -> String {
-    let mut all = facts.validating.items().unwrap_or_default().iter();
-    let own = all.find(|one| one.metadata.name.as_deref() == Some(KUBEWARDEN_WEBHOOK));
-    let mut webhooks = own
-        .into_iter()
-        .flat_map(|one| one.webhooks.iter().flatten());
-    let namespace = webhooks
-        .find_map(|webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone()));
-    namespace
-        .filter(|namespace| is_dns_subdomain(namespace))
-        .unwrap_or_else(|| facts.settings.kubewarden_namespace.clone())
 }
 
 async fn read_modules(reader: &Reader, facts: &mut Facts) {

@@ -124,15 +124,37 @@ impl fmt::Display for ServiceAccountName {
     }
 }
 
-/// The version of the API server.
+/// The version of a program: of the API server, or of a part of Kubewarden.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KubernetesVersion {
+pub(crate) struct Version {
     pub(crate) minor: MinorVersion,
     /// The full version: `v1.32.0`.
     pub(crate) text: String,
 }
 
-/// A minor version of Kubernetes: `1.32`.
+impl Version {
+    /// Reads `v1.36.0`, `1.36` or `v1.36.0-beta.1`. None for a text that is no version: `latest`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
+        let mut number = || numbers.next()?.parse().ok();
+        Some(Self {
+            minor: MinorVersion {
+                major: number()?,
+                minor: number()?,
+            },
+            text: text.to_owned(),
+        })
+    }
+
+    /// The version in the tag of an image. None for an image without such a tag.
+    pub(crate) fn of_image(image: &str) -> Option<Self> {
+        let named = image.split('@').next()?;
+        let (_, tag) = named.rsplit('/').next()?.split_once(':')?;
+        Self::parse(tag)
+    }
+}
+
+/// A minor version: `1.32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MinorVersion {
     pub(crate) major: u32,
@@ -157,4 +179,29 @@ pub enum Problem {
         /// Why it failed.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_an_image_is_in_its_tag() {
+        let minor = |image: &str| Version::of_image(image).map(|one| one.minor.to_string());
+        for (image, wanted) in [
+            ("ghcr.io/kubewarden/policy-server:v1.35.0", Some("1.35")),
+            (
+                "r.example:5000/a/policy-server:v1.36.0-beta.1@sha256:00",
+                Some("1.36"),
+            ),
+            ("policy-server:1.37", Some("1.37")),
+            ("policy-server:latest", None),
+            ("policy-server:v1", None),
+            ("r.example:5000/policy-server", None),
+            ("policy-server@sha256:00", None),
+            ("", None),
+        ] {
+            assert_eq!(minor(image).as_deref(), wanted, "{image}");
+        }
+    }
 }

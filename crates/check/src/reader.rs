@@ -10,7 +10,7 @@ use pps_core::is_dns_subdomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::read::{KubernetesVersion, MinorVersion, Problem, Read, Right, ServiceAccountName};
+use crate::read::{MinorVersion, Problem, Read, Right, ServiceAccountName, Version};
 
 /// The limits of a check.
 pub const CHECK_LIMITS: Limits = Limits {
@@ -51,7 +51,7 @@ impl Reader {
     }
 
     /// The version of Kubernetes.
-    pub(crate) async fn version(&self) -> Read<KubernetesVersion> {
+    pub(crate) async fn version(&self) -> Read<Version> {
         match self.api.get("/version").await {
             Ok(answer) => match parse_version(&answer) {
                 Some(version) => Read::Known(version),
@@ -193,8 +193,8 @@ fn access_review_spec(account: &ServiceAccountName, right: &Right) -> Value {
     })
 }
 
-fn parse_version(answer: &Value) -> Option<KubernetesVersion> {
-    Some(KubernetesVersion {
+fn parse_version(answer: &Value) -> Option<Version> {
+    Some(Version {
         minor: MinorVersion {
             major: version_number(&answer["major"])?,
             minor: version_number(&answer["minor"])?,

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub(crate) use self::definition::{OWN_FIELD, VERSIONS, is_ours};
 pub use self::policies::is_own_webhook;
 pub(crate) use self::recorder::silent_recorder;
-pub(crate) use self::versions::OLDEST;
+pub(crate) use self::versions::{OLDEST, OLDEST_KUBEWARDEN};
 use crate::facts::{Facts, Problem, Right};
 use crate::finding::{Diagnosis, Finding, Severity, UnreadDiagnosis};
 
@@ -87,6 +87,14 @@ impl Findings {
 
     fn ok(&mut self, subject: impl Into<String>, diagnosis: impl Into<Diagnosis>) {
         self.add(Severity::Ok, subject, diagnosis);
+    }
+
+    fn info(&mut self, subject: impl Into<String>, diagnosis: impl Into<Diagnosis>) {
+        self.add(Severity::Info, subject, diagnosis);
+    }
+
+    fn unknown(&mut self, subject: impl Into<String>, diagnosis: impl Into<Diagnosis>) {
+        self.add(Severity::Unknown, subject, diagnosis);
     }
 
     fn warning(&mut self, subject: impl Into<String>, diagnosis: impl Into<Diagnosis>) {

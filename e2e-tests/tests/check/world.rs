@@ -159,7 +159,8 @@ impl World {
         let servers = api(&self.cluster.client(), "PolicyServer");
         if servers.get_opt(SERVER).await.unwrap().is_none() {
             let object = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "PolicyServer",
-                "metadata": {"name": SERVER}, "spec": {"image": "i", "replicas": 1}});
+                "metadata": {"name": SERVER},
+                "spec": {"image": "policy-server:v1.36.0", "replicas": 1}});
             self.cluster.apply_objects(&[object]).await.unwrap();
         }
         let patch = Patch::Merge(json!({"spec": spec}));

@@ -66,6 +66,7 @@ fn empty(path: &str) -> Option<Value> {
     let is_list = [
         "configurations",
         "clusteradmissionpolicies",
+        "policyservers",
         "deployments",
         "pods",
         "namespaces",
@@ -204,8 +205,8 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
 async fn without_a_policy_no_policy_server_is_judged() {
     let server = json!({"metadata": {"name": "default"}, "spec": {"replicas": 1}});
     let answer: Answer = Arc::new(move |path, _| {
-        path.ends_with("/policyservers/default")
-            .then(|| server.clone())
+        path.ends_with("/policyservers")
+            .then(|| list(std::slice::from_ref(&server)))
     });
     let client = api_server(Duration::ZERO, answer).await;
     for (settings, expected) in [
@@ -494,4 +495,29 @@ async fn the_recorder_of_a_namespace_is_the_sidecar_that_records_it() {
         silence_of(Some("shop"), both(), Some(held)).await,
         (None, 1)
     );
+}
+
+/// The webhook names the namespace and, by its Service, the Deployment. Nothing else is asked for.
+#[tokio::test]
+async fn the_controller_is_the_one_that_kubewardens_own_webhook_leads_to() {
+    let name = "kubewarden-controller-validating-webhook-configuration";
+    let webhook = json!({"metadata": {"name": name}, "webhooks": [{"name": "w",
+        "admissionReviewVersions": [], "sideEffects": "None", "clientConfig": {"service":
+            {"namespace": "kw", "name": "release-admission-controller-webhook-service"}}}]});
+    let answer: Answer = Arc::new(move |path, _| match path {
+        path if path.ends_with("/validatingwebhookconfigurations") => {
+            Some(list(std::slice::from_ref(&webhook)))
+        }
+        path if path.ends_with("/namespaces/kw/deployments/release-admission-controller") => {
+            let mut controller = deployment("kw", "release-admission-controller", 1);
+            let container = &mut controller["spec"]["template"]["spec"]["containers"][0];
+            container["image"] = "r.example/controller:v1.37.2".into();
+            Some(controller)
+        }
+        _ => None,
+    });
+    let client = api_server(Duration::ZERO, answer).await;
+    let facts = gather(&client, before(), &timing(60_000, 10, 10)).await;
+    assert_eq!(facts.problems, []);
+    assert_eq!(facts.controller_version().unwrap().text, "v1.37.2");
 }

@@ -12,8 +12,8 @@ use strum::VariantNames;
 
 use super::*;
 use crate::facts::{
-    KubernetesVersion, LeaseReads, MinorVersion, Module, ModuleAnswer, Objects, Policy, Read,
-    Recorded, ServiceAccountName,
+    LeaseReads, MinorVersion, Module, ModuleAnswer, Objects, Policy, Read, Recorded,
+    ServiceAccountName, Version,
 };
 use crate::finding::{
     DefinitionDiagnosis, ObjectsDiagnosis, PolicyDiagnosis, RecorderDiagnosis, ServerDiagnosis,
@@ -30,8 +30,8 @@ fn known<T: DeserializeOwned>(value: Value) -> Read<T> {
     Read::Known(of(value))
 }
 
-fn version(minor: u32, text: &str) -> Read<KubernetesVersion> {
-    Read::Known(KubernetesVersion {
+fn version(minor: u32, text: &str) -> Read<Version> {
+    Read::Known(Version {
         minor: MinorVersion { major: 1, minor },
         text: text.into(),
     })
@@ -73,6 +73,16 @@ fn kubewarden(fields: &[&str]) -> Value {
         "served": true, "storage": true, "schema": {"openAPIV3Schema": {"properties": {"spec": {"properties": fields}}}}}]}})
 }
 
+/// The fields by which the definitions are known to be of the newest version.
+fn server_fields() -> Vec<&'static str> {
+    versions::SERVER_FIELDS.map(|field| field.name).into()
+}
+
+fn policy_server(name: &str, tag: &str) -> Value {
+    let image = format!("r.example/kubewarden/policy-server:{tag}");
+    json!({"metadata": {"name": name}, "spec": {"image": image, "replicas": 2}})
+}
+
 fn deployment(namespace: &str, name: &str, image: &str, ready: i32) -> Value {
     json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": 2, "selector": {},
         "template": {"spec": {"containers": [{"name": "c", "image": image}]}}},
@@ -111,11 +121,20 @@ fn healthy() -> Facts {
         kubernetes: version(32, "v1.32.0"),
         definition: known(definition),
         policy_definition: known(kubewarden(&versions::POLICY_FIELDS)),
-        server_definition: known(kubewarden(&[])),
-        mutating: known::<Vec<MutatingWebhookConfiguration>>(webhook("persistent-pod-state")),
-        validating: known::<Vec<ValidatingWebhookConfiguration>>(webhook(
-            "persistent-pod-state-validation",
+        server_definition: known(kubewarden(&server_fields())),
+        controller: known(deployment(
+            "kubewarden",
+            "kubewarden-controller",
+            "r.example/kubewarden/controller:v1.36.0",
+            2,
         )),
+        servers: known(json!([policy_server("own", "v1.36.1")])),
+        mutating: known::<Vec<MutatingWebhookConfiguration>>(webhook("persistent-pod-state")),
+        validating: known::<Vec<ValidatingWebhookConfiguration>>(json!([
+            webhook("persistent-pod-state-validation")[0],
+            {"metadata": {"name": "kubewarden-controller-validating-webhook-configuration",
+                "labels": {"app.kubernetes.io/version": "v1.36.0"}}},
+        ])),
         policies: known(json!([pods, validation])),
         server_name: "own".into(),
         server: known(json!({"spec": {"replicas": 2, "serviceAccountName": "policy-server-own"}})),
@@ -148,6 +167,25 @@ fn before(change: impl FnOnce(&mut Facts)) -> Facts {
     changed(|facts| {
         facts.settings.phase = Phase::Before;
         change(facts);
+    })
+}
+
+fn controller(tag: &str) -> Facts {
+    changed(|facts| {
+        facts.controller = known(deployment(
+            "kubewarden",
+            "c",
+            &format!("controller:{tag}"),
+            2,
+        ));
+    })
+}
+
+/// PolicyServers with these names and tags.
+fn servers(all: &[(&str, &str)]) -> Facts {
+    changed(|facts| {
+        let all = all.iter().map(|(name, tag)| policy_server(name, tag));
+        facts.servers = known(all.collect());
     })
 }
 
@@ -212,6 +250,39 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             "KubewardenTooOld",
             Error,
             changed(|facts| facts.policy_definition = known(kubewarden(&["module"]))),
+        ),
+        ("KubewardenTooOld", Error, controller("v1.32.1")),
+        ("KubewardenTooOld", Error, servers(&[("own", "v1.32.1")])),
+        ("KubewardenSkewed", Warning, controller("v1.35.0")),
+        ("KubewardenSkewed", Warning, servers(&[("own", "v1.35.0")])),
+        (
+            "KubewardenSkewed",
+            Warning,
+            changed(|facts| facts.server_definition = known(kubewarden(&server_fields()[..2]))),
+        ),
+        (
+            "KubewardenVersionUnknown",
+            Unknown,
+            servers(&[("own", "latest")]),
+        ),
+        (
+            "KubewardenVersionUnknown",
+            Unknown,
+            changed(|facts| {
+                facts.controller = Read::Unknown;
+                let Read::Known(all) = &mut facts.validating else {
+                    panic!()
+                };
+                all[1].metadata.labels = None;
+            }),
+        ),
+        (
+            "DefaultPolicyServerImage",
+            Info,
+            changed(|facts| {
+                facts.policies = Read::Known(Vec::new());
+                facts.servers = known(json!([policy_server("default", "v1.36.0")]));
+            }),
         ),
         (
             "DefinitionMissing",
@@ -944,4 +1015,130 @@ fn an_object_that_is_not_recorded_is_named_with_the_reason_and_a_command() {
         "{}",
         words.command
     );
+}
+
+/// What is said of Kubewarden's versions, with its advice.
+fn skews(facts: &Facts) -> Vec<String> {
+    let codes = ["KubewardenSkewed", "KubewardenTooOld"];
+    judge(facts)
+        .iter()
+        .filter(|one| codes.contains(&one.code()))
+        .map(|one| {
+            let words = report::words(facts, one);
+            format!("{}: {} -> {}", one.subject, words.seen, words.advice())
+        })
+        .collect()
+}
+
+#[test]
+fn the_older_part_of_kubewarden_is_named_with_the_chart_that_updates_it() {
+    let from_137 = "(from 1.37 on admission-controller)";
+    let to_137 = "docs/upgrading.md says how to change to it)";
+    let images = "r.example/kubewarden/policy-server";
+    for (facts, wanted) in [
+        (servers(&[("own", "v1.36.9")]), vec![]),
+        (
+            servers(&[
+                ("default", "v1.36.0"),
+                ("own", "v1.35.0"),
+                ("team", "v1.34.2"),
+            ]),
+            vec![
+                format!(
+                    "PolicyServer own: its image is {images}:v1.35.0, but the controller is 1.36 \
+                     -> set its spec.image to {images}:v1.36.0 (chart: policyServer.image)"
+                ),
+                format!(
+                    "PolicyServer team: its image is {images}:v1.34.2, but the controller is 1.36 \
+                     -> set its spec.image to {images}:v1.36.0"
+                ),
+            ],
+        ),
+        (
+            servers(&[("default", "v1.35.0"), ("own", "v1.35.0")]),
+            vec![
+                format!(
+                    "PolicyServer default: its image is {images}:v1.35.0, but the controller is \
+                     1.36 -> update it: Kubewarden's chart kubewarden-defaults {from_137}"
+                ),
+                format!(
+                    "PolicyServer own: its image is {images}:v1.35.0, but the controller is 1.36 \
+                     -> set its spec.image to one of 1.36 (chart: policyServer.image)"
+                ),
+            ],
+        ),
+        (
+            servers(&[("default", "v1.37.2"), ("own", "v1.37.2")]),
+            vec![format!(
+                "Kubewarden's controller: is v1.36.0, but PolicyServer own is 1.37 -> update it: \
+                 Kubewarden's chart admission-controller (up to 1.36 kubewarden-controller; \
+                 {to_137}"
+            )],
+        ),
+        (
+            changed(|facts| facts.server_definition = known(kubewarden(&server_fields()[..1]))),
+            vec![format!(
+                "Kubewarden's definitions: have no PolicyServer.spec.webhookPort, but the \
+                 controller is 1.36 -> update them: Kubewarden's chart kubewarden-crds {from_137}"
+            )],
+        ),
+        (
+            changed(|facts| {
+                facts.controller = known(deployment("k", "c", "controller:v1.35.0", 2));
+                facts.servers = known(json!([policy_server("own", "v1.36.0")]));
+            }),
+            vec![format!(
+                "Kubewarden's controller: is v1.35.0, but PolicyServer own is 1.36 -> update it: \
+                 Kubewarden's chart kubewarden-controller {from_137}"
+            )],
+        ),
+        (
+            controller("v1.32.1"),
+            vec![format!(
+                "Kubewarden's controller: is v1.32.1 -> update Kubewarden to 1.33 or newer, the \
+                 oldest that is supported: Kubewarden's chart kubewarden-controller {from_137}"
+            )],
+        ),
+        // An old PolicyServer of somebody else is only skewed.
+        (
+            servers(&[("own", "v1.36.0"), ("team", "v1.30.0")]),
+            vec![format!(
+                "PolicyServer team: its image is {images}:v1.30.0, but the controller is 1.36 -> \
+                 set its spec.image to one of 1.36"
+            )],
+        ),
+    ] {
+        assert_eq!(skews(&facts), wanted);
+    }
+}
+
+/// A digest says nothing of a version; the charts' label does.
+#[test]
+fn the_version_of_the_controller_is_that_of_its_image_else_of_its_chart() {
+    for (tag, wanted) in [("v1.36.2", "v1.36.2"), ("latest", "v1.36.0")] {
+        let facts = controller(tag);
+        assert_eq!(facts.controller_version().unwrap().text, wanted);
+    }
+    let facts = changed(|facts| facts.controller = Read::Unknown);
+    assert_eq!(facts.controller_version().unwrap().text, "v1.36.0");
+}
+
+#[test]
+fn all_versions_of_kubewarden_and_the_image_of_its_own_server_are_shown() {
+    let facts = servers(&[("default", "v1.36.0"), ("own", "v1.36.1")]);
+    let found = judge(&facts);
+    let all = found.iter().find(|one| one.code() == "KubewardenInstalled");
+    let images = "r.example/kubewarden/policy-server";
+    assert_eq!(
+        report::words(&facts, all.unwrap()).seen,
+        format!(
+            "its definitions have all fields that the policies use; controller v1.36.0; \
+             PolicyServers: default {images}:v1.36.0, own {images}:v1.36.1"
+        )
+    );
+    let facts = changed(|facts| facts.servers = Read::Unknown);
+    let found = judge(&facts);
+    let all = found.iter().find(|one| one.code() == "KubewardenInstalled");
+    let seen = report::words(&facts, all.unwrap()).seen;
+    assert!(seen.ends_with("PolicyServers could not be read"), "{seen}");
 }

@@ -1,12 +1,22 @@
-//! Whether Kubernetes and Kubewarden are new enough.
+//! Whether Kubernetes and Kubewarden are new enough, and the parts of Kubewarden of one version.
+
+mod skew;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use super::Findings;
 use super::definition::fields;
 use crate::facts::{Facts, MinorVersion};
-use crate::finding::VersionDiagnosis;
+use crate::finding::{TooOld, VersionDiagnosis};
 
+#[cfg(test)]
+pub(super) use self::skew::SERVER_FIELDS;
+
+/// The oldest supported version of Kubewarden: the first whose PolicyServer knows field masks.
+pub(crate) const OLDEST_KUBEWARDEN: MinorVersion = MinorVersion {
+    major: 1,
+    minor: 33,
+};
 /// The oldest supported version of Kubernetes.
 pub(crate) const OLDEST: MinorVersion = MinorVersion {
     major: 1,
@@ -54,16 +64,17 @@ fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
         let diagnosis = VersionDiagnosis::KubewardenMissing { kinds: missing };
         return findings.error("Kubewarden", diagnosis);
     }
-    let Some(definition) = facts.policy_definition.known() else {
-        return;
-    };
-    let missing_fields = missing_policy_fields(definition);
-    if missing_fields.is_empty() {
-        findings.ok("Kubewarden", VersionDiagnosis::KubewardenInstalled);
-    } else {
-        let diagnosis = VersionDiagnosis::KubewardenTooOld { missing_fields };
-        findings.error("ClusterAdmissionPolicy", diagnosis);
+    if let Some(definition) = facts.policy_definition.known() {
+        let missing_fields = missing_policy_fields(definition);
+        if missing_fields.is_empty() {
+            findings.ok("Kubewarden", VersionDiagnosis::KubewardenInstalled);
+        } else {
+            let diagnosis = TooOld::Definition { missing_fields };
+            let diagnosis = VersionDiagnosis::KubewardenTooOld(diagnosis);
+            findings.error("ClusterAdmissionPolicy", diagnosis);
+        }
     }
+    skew::check(facts, findings);
 }
 
 /// What the policies use and the definition does not have.
