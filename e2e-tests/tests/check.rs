@@ -28,6 +28,7 @@ async fn check_names_what_is_wrong_with_an_installation() {
     hooks::stop_a_wrong_installation_and_pass_a_right_one(&world).await;
     hooks::run_as_a_helm_test(&world).await;
     hooks::run_each_day(&world).await;
+    mistakes::of_kubewardens_versions(&world).await;
     mistakes::of_the_policies(&world).await;
     mistakes::of_the_module(&world).await;
     mistakes::of_the_account(&world).await;

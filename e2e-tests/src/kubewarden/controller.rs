@@ -117,7 +117,8 @@ fn configuration(url: &str, authority: &str, namespace: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "kubewarden-controller-validating-webhook-configuration"},
+        "metadata": {"name": "kubewarden-controller-validating-webhook-configuration",
+            "labels": {"app.kubernetes.io/version": IMAGE.rsplit(':').next()}},
         "webhooks": [
             webhook(json!({
                 "name": "vclusteradmissionpolicy.kb.io",

@@ -46,6 +46,29 @@ pub(super) async fn of_the_policies(world: &World) {
         .await;
 }
 
+/// Kubewarden was updated, and the PolicyServer of this installation was not.
+pub(super) async fn of_kubewardens_versions(world: &World) {
+    let webhook = "kubewarden-controller-validating-webhook-configuration";
+    let controller = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration", "metadata": {"name": webhook,
+            "labels": {"app.kubernetes.io/version": "v1.37.2"}}});
+    world.cluster.apply_objects(&[controller]).await.unwrap();
+    let report = world.check(&[]).await;
+    let skewed = report.of("KubewardenSkewed");
+    let seen = "its image is policy-server:v1.36.0, but the controller is 1.37";
+    assert_eq!((skewed.len(), skewed[0].seen.as_str()), (1, seen));
+    world
+        .policy_server(&json!({"image": "policy-server:v1.37.2"}))
+        .await;
+    assert!(world.check(&[]).await.of("KubewardenSkewed").is_empty());
+    world
+        .policy_server(&json!({"image": "policy-server:v1.36.0"}))
+        .await;
+    world
+        .kubectl(&["delete", "validatingwebhookconfigurations", webhook])
+        .await;
+}
+
 pub(super) async fn of_the_module(world: &World) {
     let host = world.module.split('/').next().unwrap();
     let right = format!("registry://{}", world.module);
@@ -196,6 +219,7 @@ pub(super) async fn of_the_checks_own_rights(world: &World) {
         "may not get customresourcedefinitions.apiextensions.k8s.io \
          persistentpodstates.apps.kruise.io",
         "may not list clusteradmissionpolicies.policies.kubewarden.io",
+        "may not list policyservers.policies.kubewarden.io",
         "may not list deployments.apps",
         "may not list namespaces",
         "may not get leases.coordination.k8s.io pps-sidecar in namespace persistent-pod-state",

@@ -122,6 +122,8 @@ failSwapOn: false
 # Pods get 512 MiB of the machine's memory.
 systemReserved: {memory: $(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) - 512 * 1024))Ki}
 evictionHard: {memory.available: 64Mi, nodefs.available: 1%, imagefs.available: 1%}
+# A machine whose disk is nearly full keeps the images: they come from no registry.
+imageGCHighThresholdPercent: 100
 evictionPressureTransitionPeriod: 1s
 address: $NETWORK.$FIRST.1$NUMBER
 resolvConf: ""
