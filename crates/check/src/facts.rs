@@ -216,7 +216,7 @@ pub(crate) struct Facts {
     pub(crate) policies: Read<Vec<Policy>>,
     /// Kubewarden's controller.
     pub(crate) controller: Read<Deployment>,
-    /// All PolicyServers.
+    /// All servers of policies, also those of others.
     pub(crate) servers: Read<Vec<PolicyServer>>,
     /// The PolicyServer that the policies use, or will use.
     pub(crate) server_name: String,

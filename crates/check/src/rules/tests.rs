@@ -181,7 +181,7 @@ fn controller(tag: &str) -> Facts {
     })
 }
 
-/// PolicyServers with these names and tags.
+/// The servers of policies have these names and tags.
 fn servers(all: &[(&str, &str)]) -> Facts {
     changed(|facts| {
         let all = all.iter().map(|(name, tag)| policy_server(name, tag));
@@ -1031,6 +1031,7 @@ fn skews(facts: &Facts) -> Vec<String> {
 }
 
 #[test]
+#[allow(clippy::large_stack_arrays, reason = "each case has all facts")]
 fn the_older_part_of_kubewarden_is_named_with_the_chart_that_updates_it() {
     let from_137 = "(from 1.37 on admission-controller)";
     let to_137 = "docs/upgrading.md says how to change to it)";

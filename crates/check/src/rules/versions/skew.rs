@@ -1,4 +1,4 @@
-//! Whether controller, PolicyServers and definitions of Kubewarden are of one minor version.
+//! Whether controller, `PolicyServers` and definitions of Kubewarden are of one minor version.
 //!
 //! Kubewarden supports no other combination, and upgrades by one minor version at a time.
 
@@ -50,13 +50,13 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     for server in servers {
         check_server(facts, server, newest.as_ref(), findings);
     }
-    if let Some(newest) = newest {
+    if let Some(newest) = &newest {
         check_definitions(facts, newest, findings);
     }
     check_default_image(facts, findings);
 }
 
-/// The newest part. The controller before PolicyServers, and these before the definitions, whose
+/// The newest part. The controller before `PolicyServers`, these before the definitions, whose
 /// version is only known to be at least some version.
 fn newest_part(facts: &Facts, controller: Option<&Version>) -> Option<NewestPart> {
     let known = server_fields(facts).unwrap_or_default();
@@ -118,9 +118,8 @@ fn check_server(
     }
 }
 
-/// The fields of the newest version tell whether the definitions are as new. A field that no
-/// version has brought is not missed.
-fn check_definitions(facts: &Facts, newest: NewestPart, findings: &mut Findings) {
+/// The fields of the newest version tell whether the definitions are as new.
+fn check_definitions(facts: &Facts, newest: &NewestPart, findings: &mut Findings) {
     let Some(known) = server_fields(facts) else {
         return;
     };
@@ -131,7 +130,7 @@ fn check_definitions(facts: &Facts, newest: NewestPart, findings: &mut Findings)
     if let Some(missing) = due.find(|field| !known.contains(&field.name)) {
         let missing_field = missing.name;
         let older = OlderPart::Definitions { missing_field };
-        findings.warning("Kubewarden's definitions", skewed(older, &newest));
+        findings.warning("Kubewarden's definitions", skewed(older, newest));
     }
 }
 
