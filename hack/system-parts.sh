@@ -10,7 +10,7 @@ set -euo pipefail
 NODE_PACKAGES=(containerd runc libseccomp2 containernetworking-plugins busybox-static
     conntrack libnetfilter-conntrack3 libnfnetlink0 libmnl0 iptables libxtables12 libip4tc2 libip6tc2 libnftnl11
     nftables libnftables1 libjansson4 libgmp10 libedit2 libbsd0 libmd0)
-# Redis, with the libraries that a small Debian lacks.
+# Redis and its command line, with the libraries that a small Debian lacks.
 DATABASE_PACKAGES=(redis-tools libatomic1 libjemalloc2 liblzf1 libssl3 libsystemd0 libcap2 libgcrypt20 libgpg-error0
     liblz4-1 liblzma5 libzstd1 libgcc-s1 libstdc++6)
 # Another checkout may need other packages.
@@ -47,9 +47,10 @@ unpack_database() {
     for package in "$WORK/redis"/*.deb; do dpkg-deb -x "$package" "$unpacked"; done
     # Debian's redis-server is a link to this program, which looks at its name.
     cp "$unpacked/usr/bin/redis-check-rdb" "$root/bin/redis-server"
+    cp "$unpacked/usr/bin/redis-cli" "$root/bin/"
     # Relative paths, and absolute ones of this machine, become the same paths in the image.
-    (cd "$unpacked" && LD_LIBRARY_PATH="$(printf '%s:' usr/lib/*-linux-gnu* lib/*-linux-gnu*)" ldd "$root/bin/redis-server" \
-        | grep -o '[^ ]*/[^ ]*' | xargs cp -L --parents -t "$root")
+    (cd "$unpacked" && LD_LIBRARY_PATH="$(printf '%s:' usr/lib/*-linux-gnu* lib/*-linux-gnu*)" ldd "$root/bin/redis-server" "$root/bin/redis-cli" \
+        | sed '/:$/d' | grep -o '[^ ]*/[^ ]*' | sort -u | xargs cp -L --parents -t "$root")
     image e2e.local/redis:1 "$root" "$NEW/node/database.tar"
 }
 

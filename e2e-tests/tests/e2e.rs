@@ -13,6 +13,7 @@
 mod support;
 
 // Tests start in the order of their names: those that take longest are first.
+mod a_redis_cluster;
 mod a_year_on_real_nodes;
 mod alerts;
 mod another_policy_server;

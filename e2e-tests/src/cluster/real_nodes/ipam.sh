@@ -22,6 +22,10 @@ case "$config" in
 esac
 asked="$(annotation "$IP_ANNOTATION")"
 answer=
+# host-local goes on after the address that it assigned last, so that one that was freed stays free for long. One that is
+# asked for must not make it start again there.
+last="$(printf %s "$config" | sed -n 's,.*"dataDir" *: *"\([^"]*\)".*,\1,p')/pods/last_reserved_ip.0"
+next="$(cat "$last" 2>/dev/null)"
 # Kubernetes may delete a Pod before the kubelet has freed its address.
 tries=20
 case "$config" in *"\"${asked%.*}.0/24\""*) ;; *) tries=1 ;; esac
@@ -31,6 +35,7 @@ while [ -n "$asked" ] && [ "$tries" -gt 0 ] && ! answer="$(host_local "$asked")"
     answer= tries=$((tries - 1))
     sleep 0.5
 done
+if [ -n "$answer" ] && [ -n "$next" ]; then printf %s "$next" >"$last"; fi
 [ -n "$answer" ] || answer="$(host_local)" || { printf %s "$answer"; exit 1; }
 address="$(printf %s "$answer" | sed -n 's,.*"address" *: *"\([0-9.]*\)/.*,\1,p' | head -n 1)"
 # Else the node would look for it at the former Pod's hardware address, for a quarter of a minute.
