@@ -7,6 +7,19 @@ host_local() {
     printf %s "$config" | CNI_ARGS="IgnoreUnknown=1${1:+;IP=$1}" "$CNI_PATH/host-local"
 }
 
+# assign [ADDRESS]: assigns this address, or the next one. host-local goes on after the address that it assigned last, so that
+# an address that was freed stays free for long. One that was asked for must not make it start again there.
+assign() (
+    folder="$(printf %s "$config" | tr -d '\n' | sed -n 's,.*"dataDir" *: *"\([^"]*\)".*,\1,p')"
+    last="$folder/pods/last_reserved_ip.0"
+    mkdir -p "$folder"
+    exec 9>"$folder/lock"
+    flock 9
+    before="$(cat "$last" 2>/dev/null)"
+    host_local "$1" || exit
+    if [ -n "$1" ] && [ -n "$before" ]; then printf %s "$before" >"$last"; fi
+)
+
 # annotation KEY: the value of one of the Pod's annotations, which the container runtime passes.
 annotation() {
     printf %s "$config" | tr -d '\n' | sed -n "s,.*\"$1\" *: *\"\([^\"]*\)\".*,\1,p"
@@ -22,21 +35,16 @@ case "$config" in
 esac
 asked="$(annotation "$IP_ANNOTATION")"
 answer=
-# host-local goes on after the address that it assigned last, so that one that was freed stays free for long. One that is
-# asked for must not make it start again there.
-last="$(printf %s "$config" | sed -n 's,.*"dataDir" *: *"\([^"]*\)".*,\1,p')/pods/last_reserved_ip.0"
-next="$(cat "$last" 2>/dev/null)"
 # Kubernetes may delete a Pod before the kubelet has freed its address.
 tries=20
 case "$config" in *"\"${asked%.*}.0/24\""*) ;; *) tries=1 ;; esac
-while [ -n "$asked" ] && [ "$tries" -gt 0 ] && ! answer="$(host_local "$asked")"; do
+while [ -n "$asked" ] && [ "$tries" -gt 0 ] && ! answer="$(assign "$asked")"; do
     # A failed attempt may have left an assignment.
     CNI_COMMAND=DEL host_local >/dev/null
     answer= tries=$((tries - 1))
     sleep 0.5
 done
-if [ -n "$answer" ] && [ -n "$next" ]; then printf %s "$next" >"$last"; fi
-[ -n "$answer" ] || answer="$(host_local)" || { printf %s "$answer"; exit 1; }
+[ -n "$answer" ] || answer="$(assign)" || { printf %s "$answer"; exit 1; }
 address="$(printf %s "$answer" | sed -n 's,.*"address" *: *"\([0-9.]*\)/.*,\1,p' | head -n 1)"
 # Else the node would look for it at the former Pod's hardware address, for a quarter of a minute.
 "$TOOLS/bin/busybox" ip neigh flush to "$address" dev cni0 >/dev/null 2>&1
