@@ -48,7 +48,7 @@ async fn a_redis_cluster_keeps_its_addresses_and_stays_whole() {
 
     let mut blocks = Page::read("docs/redis.md").blocks.into_iter();
     let mut next = |count: usize| blocks.by_ref().take(count).collect::<Vec<Block>>();
-    let [install, rest, outage] = [next(2), next(3), next(usize::MAX)];
+    let [install, drains, outage, repair] = [next(2), next(3), next(1), next(usize::MAX)];
     let mut reader = Reader::new(&cluster, REDIS).await;
     let mut other = Reader::new(&cluster, PLAIN).await;
     tokio::join!(reader.run(&install), other.run(&install));
@@ -59,7 +59,7 @@ async fn a_redis_cluster_keeps_its_addresses_and_stays_whole() {
     let mut longest = Duration::ZERO;
     tokio::select! {
         () = client.go_on(&mut longest) => {}
-        () = reader.run(&rest) => {}
+        () = reader.run(&drains) => {}
     }
     note(&format!(
         "all nodes were drained; the client waited at most {longest:.1?}"
@@ -83,6 +83,8 @@ async fn a_redis_cluster_keeps_its_addresses_and_stays_whole() {
     // They have had as long as the others.
     other.wait_for_state("fail").await;
     assert_eq!(other.known().await, moved);
+    other.run(&repair).await;
+    other.wait_for_state("ok").await;
 }
 
 /// Somebody who does what the page says, in one of the namespaces.
