@@ -18,6 +18,7 @@ use crate::facts::store::{Put, Update};
 use crate::facts::{
     GroupKind, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact, WorkloadKey,
 };
+use crate::names::NamesDoubt;
 
 /// What a watch reports, or the passing of time.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +80,16 @@ pub(crate) enum Dirty {
     Listed,
 }
 
+/// Why the names of its Pods that a workload lists do not say which of them it wants, if so.
+pub(crate) fn names_doubt(
+    workload: &WorkloadFact,
+    namespace: &Arc<str>,
+    pods: &Pods,
+) -> Option<NamesDoubt> {
+    let living = pods.living_names(namespace, &workload.uid);
+    workload.demand.doubt(living)
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) interest: Interest,
@@ -116,6 +127,14 @@ impl Cluster {
     /// The revision of the interest with which both Pods and Nodes are listed.
     pub(crate) fn listed_revision(&self) -> Option<u64> {
         self.nodes.facts.complete().min(self.pods.facts.complete())
+    }
+
+    /// Whether the names of its Pods that a workload lists can be relied upon now.
+    pub(crate) fn knows_names_of(&self, key: &WorkloadKey) -> bool {
+        let namespace = &key.object.namespace;
+        let workload = self.workloads.get(key);
+        self.workloads.is_current(&key.kind)
+            && workload.is_some_and(|one| names_doubt(one, namespace, &self.pods).is_none())
     }
 
     pub(crate) fn apply(&mut self, fact: Fact) -> Vec<Dirty> {
@@ -312,6 +331,7 @@ impl Cluster {
     fn apply_workload(&mut self, key: &WorkloadKey, mut fact: WorkloadFact) -> Option<Dirty> {
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
+        fact.demand.intern(&mut self.interner);
         let uid = fact.uid.clone();
         let before = self.workloads.get(&key);
         let uid_before = before.map(|before| before.uid.clone());

@@ -1,7 +1,12 @@
 //! How many Pods a workload's spec asks for, and by which names.
 
+use std::sync::Arc;
+
 use pps_core::succession::ordinal;
 use serde_json::Value;
+
+use crate::facts::interner::Interner;
+use crate::names::{Names, NamesDoubt, NamesPath};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
@@ -10,6 +15,19 @@ pub enum Naming {
     /// The number of Pods is at this path and has no default. Pods may be numbered like those of a
     /// StatefulSet, or have any other names.
     Custom(ReplicasPath),
+    /// The workload lists the names of its Pods. If the number of Pods is at its path, there are at
+    /// least as many names.
+    Listed {
+        names: NamesPath,
+        replicas: ReplicasPath,
+    },
+}
+
+impl Naming {
+    /// Whether the names of the Pods are read from the status of the workload.
+    pub fn reads_status(&self) -> bool {
+        matches!(self, Self::Listed { names, .. } if names.is_in_status())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +71,8 @@ pub struct Demand {
     reserved: Vec<ReservedRange>,
     /// Whether a Pod may have a name without an ordinal.
     is_freely_named: bool,
+    /// The names of the wanted Pods, if the workload lists them: then nothing else counts.
+    names: Option<Names>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +111,12 @@ impl Demand {
     /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item
     /// of `reserveOrdinals` is skipped.
     pub fn read(spec: &Value, naming: &Naming) -> Self {
+        Self::read_with_status(spec, &Value::Null, naming)
+    }
+
+    /// Reads a workload's `spec`, and its `status` if the naming [reads
+    /// it](Naming::reads_status).
+    pub fn read_with_status(spec: &Value, status: &Value, naming: &Naming) -> Self {
         let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
         let reserved = spec["reserveOrdinals"]
             .as_array()
@@ -101,15 +127,41 @@ impl Demand {
             start,
             replicas: match naming {
                 Naming::StatefulSet => Some(ReplicasPath::default().find(spec).unwrap_or(1)),
-                Naming::Custom(path) => path.find(spec),
+                Naming::Custom(path) | Naming::Listed { replicas: path, .. } => path.find(spec),
             },
             reserved: merge(start, reserved),
             is_freely_named: matches!(naming, Naming::Custom(_)),
+            names: match naming {
+                Naming::Listed { names, .. } => Some(names.read(spec, status)),
+                Naming::StatefulSet | Naming::Custom(_) => None,
+            },
         }
     }
 
+    /// How many Pods the workload wants: the number that it gives, else that of the names.
     pub fn replicas(&self) -> Option<u64> {
-        self.replicas
+        self.replicas.or_else(|| self.names.as_ref()?.count())
+    }
+
+    /// The names of the wanted Pods, if the workload lists them.
+    pub(crate) fn names(&self) -> Option<&Names> {
+        self.names.as_ref()
+    }
+
+    /// Shares the listed names in memory.
+    pub(crate) fn intern(&mut self, interner: &mut Interner) {
+        if let Some(names) = &mut self.names {
+            names.intern(interner);
+        }
+    }
+
+    /// Why the names that the workload lists do not say which Pods it wants, if so. `living` are
+    /// the names of its living Pods.
+    pub(crate) fn doubt<'a>(
+        &self,
+        living: impl IntoIterator<Item = &'a Arc<str>>,
+    ) -> Option<NamesDoubt> {
+        self.names.as_ref()?.doubt(self.replicas, living)
     }
 
     /// Whether the workload has exactly the number of living Pods that it wants. If it has more,
@@ -139,6 +191,9 @@ impl Demand {
     }
 
     fn wants_by_name(&self, workload: &str, pod: &str) -> bool {
+        if let Some(names) = &self.names {
+            return names.may_have(pod);
+        }
         self.replicas.is_none()
             || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
     }

@@ -95,12 +95,14 @@ fn resource(entry: &Entry, definition: &Definition) -> Option<Resource> {
     let naming = if (&entry.group, &entry.kind) == (&openkruise.group, &openkruise.kind) {
         Naming::StatefulSet
     } else {
-        Naming::Custom(
-            version
-                .replicas
-                .as_deref()
-                .map_or_else(ReplicasPath::default, ReplicasPath::new),
-        )
+        let replicas = version
+            .replicas
+            .as_deref()
+            .map_or_else(ReplicasPath::default, ReplicasPath::new);
+        match entry.names_path.clone() {
+            Some(names) => Naming::Listed { names, replicas },
+            None => Naming::Custom(replicas),
+        }
     };
     Some(Resource {
         group: definition.group.clone(),
@@ -138,6 +140,7 @@ mod tests {
             group: "a.io".into(),
             version: version.map(Into::into),
             kind: kind.into(),
+            names_path: None,
         }
     }
 
@@ -204,6 +207,24 @@ mod tests {
             watchable.refusals[0].contains("Wide"),
             "{:?}",
             watchable.refusals
+        );
+    }
+
+    #[test]
+    fn reads_the_names_of_pods_where_the_list_says() {
+        let listed = Entry {
+            names_path: Some("spec.pods[*].metadata.name".parse().unwrap()),
+            ..entry("A", None)
+        };
+        let definition = definition("A", &[("v1", Some(".spec.instances"))]);
+        let watchable = watchable([&listed], [&definition]);
+        let expected = Naming::Listed {
+            names: listed.names_path.clone().unwrap(),
+            replicas: ReplicasPath::new(".spec.instances"),
+        };
+        assert_eq!(
+            watchable.resources.values().next().unwrap().naming,
+            expected
         );
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod capacity;
 mod definition;
 pub(crate) mod entry_change;
 mod intake;
+pub(crate) mod name_absence;
 mod node_entries;
 mod objects;
 mod outcomes;
@@ -16,11 +17,13 @@ mod work;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pps_core::Reason;
 
 pub(crate) use self::aliases::Aliases;
 pub use self::definition::{CompactForm, CompactLimits};
+use self::name_absence::NAME_ABSENCE;
 pub use self::node_entries::Absence;
 pub(crate) use self::node_entries::NodeEntries;
 pub(crate) use self::objects::Objects;
@@ -42,6 +45,8 @@ pub(crate) struct Ledger {
     pub(crate) compact_form: CompactForm,
     /// The size below which an object is kept, in bytes.
     pub(crate) size_limit: usize,
+    /// How long a name has to be absent before its entry is dropped.
+    pub(crate) name_absence: Duration,
     reported: Reported,
     pub(crate) work: Work,
 }
@@ -50,6 +55,7 @@ impl Ledger {
     pub(crate) fn new() -> Self {
         Self {
             size_limit: pps_core::size::DEFAULT_LIMIT,
+            name_absence: NAME_ABSENCE,
             ..Self::default()
         }
     }
@@ -353,10 +359,25 @@ impl Ledger {
         }
     }
 
+    /// Measures for how long names have been absent that workloads do not list.
+    pub(crate) fn measure_absences(&mut self, now: Instant, cluster: &Cluster) {
+        for (key, object) in &mut self.objects.tracked {
+            if object.progress.absent_names.is_empty() {
+                continue;
+            }
+            let is_certain = cluster.knows_names_of(&object.workload);
+            let progress = &mut object.progress;
+            if progress.measure_absences(now, self.name_absence, is_certain) {
+                self.work.statuses.insert(key.clone());
+            }
+        }
+    }
+
     /// This process begins to lead. Another one may have recorded states until now.
     pub(crate) fn begin_term(&mut self, cluster: &Cluster) {
         for object in self.objects.tracked.values_mut() {
             object.progress.owners.covers_all = false;
+            object.progress.restart_absences();
         }
         self.retry_all(cluster);
     }

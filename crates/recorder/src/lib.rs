@@ -17,6 +17,7 @@
 //! | [`mod@record`] | which state of a running Pod is recorded? |
 //! | [`workload`] | which recorded states are kept? |
 //! | [`demand`] | which Pods does a workload's spec ask for? |
+//! | [`names`] | which Pods does a workload list by name? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
 //! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
 //! | [`generate`] | which PPS does an annotated workload ask for? |
@@ -39,6 +40,7 @@ pub mod facts;
 pub mod generate;
 pub mod kinds;
 mod ledger;
+pub mod names;
 pub mod record;
 mod recorder;
 pub mod recording;

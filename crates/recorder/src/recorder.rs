@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pps_core::Reason;
 
@@ -297,6 +298,18 @@ impl Recorder {
     /// nodes.
     pub fn end_surplus_round(&mut self) {
         self.ledger.end_surplus_round(&self.cluster);
+    }
+
+    /// Sets how long a workload that lists the names of its Pods must not list a name before its
+    /// entry is dropped.
+    pub fn drop_absent_names_after(&mut self, period: Duration) {
+        self.ledger.name_absence = period;
+    }
+
+    /// Time has passed on this process' monotonic clock: names may have been absent for long
+    /// enough.
+    pub fn pass_time(&mut self, now: Instant) {
+        self.ledger.measure_absences(now, &self.cluster);
     }
 
     /// Whether a recorded state that can be forgotten names this node, and the node does not exist.

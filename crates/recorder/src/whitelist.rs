@@ -4,8 +4,10 @@ use std::fmt;
 
 use pps_core::json::null_as_default;
 use pps_core::owner::has_stable_names;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value, from_str, from_value};
+
+use crate::names::NamesPath;
 
 pub const CONFIG_MAP: &str = "kruise-configuration";
 pub const KEY: &str = "PPS_Watch_Custom_Workload_WhiteList";
@@ -25,6 +27,9 @@ pub struct Entry {
     /// version.
     pub version: Option<String>,
     pub kind: String,
+    /// Where a workload lists the names of its Pods, if it does.
+    #[serde(rename = "namespath", default, deserialize_with = "names_path")]
+    pub names_path: Option<NamesPath>,
 }
 
 impl Entry {
@@ -34,6 +39,7 @@ impl Entry {
             group: "apps.kruise.io".into(),
             version: None,
             kind: "StatefulSet".into(),
+            names_path: None,
         }
     }
 }
@@ -78,6 +84,7 @@ pub fn parse(text: &str) -> Result<Whitelist, String> {
             group,
             version,
             kind,
+            names_path,
         } = entry.map_err(|error| malformed(&path, &error))?;
         let entry = Entry {
             group: group.trim().to_owned(),
@@ -85,6 +92,7 @@ pub fn parse(text: &str) -> Result<Whitelist, String> {
                 .map(|version| version.trim().to_owned())
                 .filter(|version| !version.is_empty()),
             kind: kind.trim().to_owned(),
+            names_path,
         };
         if entry.kind.is_empty() {
             return Err(malformed(&path, &"the kind is empty"));
@@ -123,6 +131,15 @@ impl Whitelist {
     }
 }
 
+/// An empty path is none.
+fn names_path<'de, D: Deserializer<'de>>(field: D) -> Result<Option<NamesPath>, D::Error> {
+    let text = Option::<String>::deserialize(field)?.unwrap_or_default();
+    match text.trim() {
+        "" => Ok(None),
+        path => path.parse().map(Some).map_err(D::Error::custom),
+    }
+}
+
 fn in_lower_case(fields: Map<String, Value>) -> Map<String, Value> {
     fields
         .into_iter()
@@ -148,6 +165,7 @@ mod tests {
             group: group.into(),
             version: version.map(Into::into),
             kind: kind.into(),
+            names_path: None,
         }
     }
 
@@ -163,6 +181,19 @@ mod tests {
                 refusals: vec![]
             })
         );
+    }
+
+    #[test]
+    fn reads_where_a_workload_lists_its_pods() {
+        let list = r#"{"workloads":[{"group":"a.io","kind":"A","NamesPath":" status.instanceNames "},
+            {"group":"a.io","kind":"B","namesPath":""},{"group":"a.io","kind":"C","namesPath":null}]}"#;
+        let paths: Vec<Option<String>> = parse(list)
+            .unwrap()
+            .entries
+            .iter()
+            .map(|entry| entry.names_path.as_ref().map(ToString::to_string))
+            .collect();
+        assert_eq!(paths, [Some("status.instanceNames".into()), None, None]);
     }
 
     #[test]
@@ -207,6 +238,14 @@ mod tests {
             (
                 r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#,
                 "the version belongs in the field version",
+            ),
+            (
+                r#"{"workloads":[{"group":"g","kind":"K","namesPath":"spec.pods[0].metadata.name"}]}"#,
+                r#"workloads[0]: namesPath: no field or [*] at "[0].metadata.name"; write fields and [*] below spec. or status., such as spec.pods[*].metadata.name or status.instanceNames; example"#,
+            ),
+            (
+                r#"{"workloads":[{"group":"g","kind":"K","namesPath":["spec.pods"]}]}"#,
+                "workloads[0]: invalid type: sequence, expected a string",
             ),
         ] {
             let message = parse(list).unwrap_err();
@@ -259,7 +298,7 @@ mod tests {
             "[a-zA-Z./ ]{0,8}".prop_map(Value::from),
         ];
         leaf.prop_recursive(3, 16, 4, |inner| {
-            let name = prop_oneof!["[a-z]{0,3}", "(?i)workloads|group|version|kind"];
+            let name = prop_oneof!["[a-z]{0,3}", "(?i)workloads|group|version|kind|namesPath"];
             let fields = vec((name, inner.clone()), 0..4);
             prop_oneof![
                 vec(inner, 0..4).prop_map(Value::from),

@@ -88,6 +88,22 @@ impl Pods {
         owned.into_iter().flat_map(|owned| &owned.names)
     }
 
+    /// The names of the Pods of an owner in this namespace that are not terminating.
+    pub(crate) fn living_names(
+        &self,
+        namespace: &Arc<str>,
+        owner: &Arc<str>,
+    ) -> impl Iterator<Item = &Arc<str>> {
+        let mut key = NamespacedName {
+            namespace: namespace.clone(),
+            name: Arc::default(),
+        };
+        self.names_of(namespace, owner).filter(move |name| {
+            key.name = Arc::clone(name);
+            self.facts.get(&key).is_some_and(|pod| !pod.terminating)
+        })
+    }
+
     /// How many Pods of an owner in this namespace are not terminating.
     pub(crate) fn living(&self, namespace: &Arc<str>, owner: &Arc<str>) -> usize {
         self.by_owner

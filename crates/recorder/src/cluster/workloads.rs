@@ -76,6 +76,15 @@ impl Workloads {
             .is_some_and(|kind| kind.facts.complete().is_some())
     }
 
+    /// Whether the kind is listed, and its watch works.
+    pub(crate) fn is_current(&self, kind: &GroupKind) -> bool {
+        self.is_listed(kind)
+            && self
+                .kinds
+                .get(kind)
+                .is_some_and(|kind| matches!(kind.watch, WatchState::Up | WatchState::Listed))
+    }
+
     pub(crate) fn get(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
         self.kinds.get(&key.kind)?.facts.get(&key.object)
     }

@@ -131,6 +131,7 @@ pub(crate) fn decide(
             postponed: examined.postponed,
             missing_labels,
             surplus: examined.surplus,
+            absent_names: examined.absent_names,
             deferred: fitted.deferred.clone(),
             owners: examined.owners,
             useless_at: form.useless_at(),

@@ -9,12 +9,15 @@
 //! | unconfirmed | its drop or change is not confirmed | something is heard of its Pod, or a retry |
 //! | behind others | the same, and whatever is heard of its Pod | all other entries are written |
 //! | surplus | the workload has all its Pods, and the name does not tell which | some rounds have ended |
+//! | absent by name | the workload does not list the name | some time has passed |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::capacity::{Capacity, Sizes};
 use super::entry_change::EntryChange;
+use super::name_absence::NameAbsence;
 use crate::facts::{Form, Header};
 
 #[derive(Debug, Default)]
@@ -26,6 +29,8 @@ pub(crate) struct Progress {
     /// rounds in a row in which the workload had exactly the Pods that it wants, while nothing was
     /// heard of the entry's Pod.
     pub surplus: BTreeMap<Arc<str>, u8>,
+    /// Entries whose Pods do not exist and whose names the workload does not list.
+    pub absent_names: BTreeMap<Arc<str>, NameAbsence>,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,
     /// What the user has to do so that the policy finds the object, if its alias cannot be made.
@@ -161,6 +166,7 @@ pub(crate) struct Remainder {
     pub postponed: Vec<Arc<str>>,
     pub missing_labels: BTreeSet<Arc<str>>,
     pub surplus: BTreeMap<Arc<str>, u8>,
+    pub absent_names: BTreeMap<Arc<str>, NameAbsence>,
     pub deferred: BTreeSet<Arc<str>>,
     pub owners: EntryOwners,
     /// The size in `podStates` with which the compact form was found to make the object no smaller.
@@ -180,6 +186,7 @@ impl Progress {
     /// Something was heard of a Pod.
     pub(super) fn mark_pod(&mut self, pod: &Arc<str>) {
         self.surplus.remove(pod);
+        self.absent_names.remove(pod);
         self.unconfirmed.remove(pod);
         self.dirty.mark_entries([pod]);
     }
@@ -205,6 +212,33 @@ impl Progress {
         !self.surplus.is_empty()
     }
 
+    /// Measures for how long names have been absent. `is_certain` is whether the names that the
+    /// workload lists can be relied upon. Returns whether an entry has become due.
+    pub(super) fn measure_absences(
+        &mut self,
+        now: Instant,
+        period: Duration,
+        is_certain: bool,
+    ) -> bool {
+        let mut overdue = Vec::new();
+        for (pod, absence) in &mut self.absent_names {
+            let before = *absence;
+            *absence = before.after(now, period, is_certain);
+            if *absence == NameAbsence::Overdue && before != NameAbsence::Overdue {
+                overdue.push(pod.clone());
+            }
+        }
+        self.dirty.mark_entries(&overdue);
+        !overdue.is_empty()
+    }
+
+    /// Another process may have had the Lease meanwhile: every measurement starts again.
+    pub(super) fn restart_absences(&mut self) {
+        for absence in self.absent_names.values_mut() {
+            *absence = NameAbsence::New;
+        }
+    }
+
     /// Whether or not there is something to write: the next decision must not examine all states
     /// again.
     pub(super) fn take_over(&mut self, remainder: Remainder) {
@@ -214,6 +248,7 @@ impl Progress {
         };
         self.missing_labels = remainder.missing_labels;
         self.surplus = remainder.surplus;
+        self.absent_names = remainder.absent_names;
         self.capacity.deferred = remainder.deferred;
         self.owners = remainder.owners;
         self.refused_forms.useless_at = remainder.useless_at;

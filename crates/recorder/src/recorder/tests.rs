@@ -8,6 +8,7 @@ mod generated;
 mod interest;
 mod kinds;
 mod limits;
+mod names;
 mod node_deletion;
 mod recording;
 mod recording_policy;

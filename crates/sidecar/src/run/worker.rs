@@ -48,6 +48,10 @@ const OVERSIZED_RETRY_SWEEPS: u32 = 120;
 /// heard of the Pods before.
 const HELD_RETRY_SWEEPS: u32 = 6;
 
+/// For how many grace periods of nodes a name has to be absent from those that a workload lists
+/// before its entry is dropped: ten minutes by default.
+const NAME_GRACE_PERIODS: u32 = 2;
+
 pub(super) struct Worker {
     recorder: Recorder,
     agenda: Agenda,
@@ -74,6 +78,7 @@ impl Worker {
         let mut recorder = Recorder::new(watches.interest.clone());
         recorder.select_namespaces(&args.namespace_selector);
         recorder.limit_objects(args.max_object_size.saturating_mul(1024));
+        recorder.drop_absent_names_after(args.node_grace_period.saturating_mul(NAME_GRACE_PERIODS));
         let is_off = args.compact_states != CompactStates::Auto;
         recorder.change_compact_form(|form| form.is_off = is_off);
         let mut term =
@@ -274,6 +279,7 @@ impl Worker {
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
         self.agenda.sweep(now);
+        self.recorder.pass_time(now);
         self.update_metrics();
         self.metrics.set_pending_writes(self.agenda.waiting(), now);
         self.metrics

@@ -31,6 +31,7 @@ use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact, WorkloadKey,
     interest::Interest,
 };
+use pps_recorder::names::LivingPods;
 use pps_recorder::{GeneratedPps, LossCheck, PodEviction, StatusWrite};
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
@@ -94,13 +95,13 @@ impl Writer {
         let (nodes, unread) = result.gather(reads).await;
         result.held.extend(check.on_nodes(&unread));
         let namespace = &check.workload.object.namespace;
-        if let Some(workload) = check.counted()
+        if let Some(workload) = check.with_living_pods()
             && !result.is_stopped()
         {
-            let living = self.count_living(namespace, workload).await;
+            let living = self.living_pods(namespace, workload).await;
             let failure = |error| Failure::of_read(&format!("the Pods of {namespace}"), &error);
             let living = result.note(living.map_err(failure));
-            result.held.extend(check.refuted_by_count(living));
+            result.held.extend(check.refuted_by_living(living));
         }
         if result.is_stopped() {
             return result;
@@ -190,17 +191,16 @@ impl Writer {
             .await
     }
 
-    /// How many living Pods a workload has; no more than one beyond those that it wants are
-    /// counted.
-    async fn count_living(
+    /// The living Pods of a workload, as far as they decide something.
+    async fn living_pods(
         &self,
         namespace: &str,
         workload: &WorkloadFact,
-    ) -> Result<usize, pps_api::Failure> {
+    ) -> Result<LivingPods, pps_api::Failure> {
         let source = self.source::<Pod>(&(), namespace).only_metadata();
         let mut size = source.page_size();
         let mut token = None;
-        let mut living = 0;
+        let mut living = LivingPods::default();
         let interest = Interest::default();
         loop {
             let (body, _turn) = match self.page(&source, token.clone(), size.objects()).await {
@@ -212,19 +212,13 @@ impl Writer {
             for pod in page.items {
                 let is_living =
                     |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
-                living += usize::from(
-                    objects::read_pod(pod.get(), &interest)?
-                        .fact
-                        .is_some_and(is_living),
-                );
+                let Item { key, fact, .. } = objects::read_pod(pod.get(), &interest)?;
+                if fact.is_some_and(is_living) {
+                    living.add(&workload.demand, &key.name);
+                }
             }
             token = page.continue_token;
-            if token.is_none()
-                || workload
-                    .demand
-                    .replicas()
-                    .is_some_and(|wanted| living as u64 > wanted)
-            {
+            if token.is_none() || living.is_decisive(&workload.demand) {
                 return Ok(living);
             }
         }

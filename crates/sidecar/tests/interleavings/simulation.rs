@@ -8,6 +8,7 @@ use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::{
     NamespacedName, NodeFact, Notice, PodFact, PpsFact, StoredForm, WorkloadFact,
 };
+use pps_recorder::names::LivingPods;
 use pps_recorder::recording::RECORDING;
 use pps_recorder::{Absence, CompactLimits, Counts, Recorder, StatusOutcome, StatusWrite};
 
@@ -534,10 +535,10 @@ impl Simulation {
             Some((node, node_fact(name, stored, &self.interest)))
         });
         let living = check
-            .counted()
-            .map(|workload| self.cluster.living(&workload.uid));
+            .with_living_pods()
+            .map(|workload| LivingPods::counted(self.cluster.living(&workload.uid)));
         let mut refuted = check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect());
-        refuted.extend(check.refuted_by_count(living));
+        refuted.extend(check.refuted_by_living(living));
         refuted
     }
 

@@ -13,6 +13,7 @@ use crate::cluster::KindCoverage;
 use crate::facts::{NamespacedName, PpsStatus};
 use crate::ledger::capacity::OBJECT_OVERHEAD;
 use crate::ledger::entry_change::EntryChange;
+use crate::names::NamesDoubt;
 use crate::record::missing_keys;
 
 /// What keeps a PPS from recording.
@@ -53,6 +54,8 @@ pub(super) enum Finding<'a> {
     PodNotEvicted(&'a str),
     MissingLabels(MissingLabels<'a>),
     Capacity(CapacityLevel),
+    /// The names that the workload lists do not say which Pods it wants.
+    NamesUnknown(&'a NamesDoubt),
     /// The workload does not say how many Pods it wants.
     ReplicasUnknown,
     WaitingForPods,
@@ -115,7 +118,7 @@ pub(super) fn capacity_level(
 
 /// The most severe problem, or how far recording is if `recorded` states are recorded.
 pub(super) fn finding<'a>(
-    view: &View<'a>,
+    view: &'a View<'a>,
     obstacle: Option<Obstacle<'a>>,
     capacity: Option<CapacityLevel>,
     missing_labels: Option<MissingLabels<'a>>,
@@ -138,6 +141,9 @@ pub(super) fn finding<'a>(
     }
     if let Some(capacity) = capacity {
         return Finding::Capacity(capacity);
+    }
+    if let Some(doubt) = view.names_doubt() {
+        return Finding::NamesUnknown(doubt);
     }
     let workload = view.workload;
     match workload.and_then(|workload| workload.demand.replicas()) {

@@ -245,12 +245,14 @@ impl EntryDecision {
 
 /// How an entry is kept that would be dropped.
 fn kept_as_before(entry: &Entry<'_>) -> Keep {
-    let surplus = &entry.view.pps.progress.surplus;
-    surplus
-        .get(&entry.pod)
-        .map_or(Keep::Unchanged, |rounds| Keep::AsSurplus {
-            rounds: *rounds,
-        })
+    let progress = &entry.view.pps.progress;
+    if let Some(rounds) = progress.surplus.get(&entry.pod) {
+        Keep::AsSurplus { rounds: *rounds }
+    } else if let Some(absence) = progress.absent_names.get(&entry.pod) {
+        Keep::AsAbsent(*absence)
+    } else {
+        Keep::Unchanged
+    }
 }
 
 /// Whether a state lacks a topology key that the spec names.

@@ -18,6 +18,7 @@ use pps_core::pps::PodState;
 use super::view::{View, backing, is_forgettable, ownership};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
+use crate::names::LivingPods;
 
 /// What has to be true of the workload and of Pods for a write that drops entries or replaces
 /// values.
@@ -113,21 +114,25 @@ pub(crate) enum DropCause {
         may_be_wanted: bool,
         /// Whether it is the workload for which the entry was recorded.
         presence: WorkloadPresence,
-        /// Whether the Pod is unwanted only because the workload has all the Pods that it wants.
-        depends_on_count: bool,
+        criterion: Criterion,
     },
     NodeGone,
 }
 
+/// What says whether a workload wants a Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Criterion {
+    /// The ordinal in its name, or that there is no such workload.
+    Name,
+    /// The number of the workload's Pods.
+    Count,
+    /// The names that the workload lists.
+    List,
+}
+
 impl DroppedEntry {
-    fn depends_on_count(&self) -> bool {
-        matches!(
-            self.cause,
-            DropCause::NotRetained {
-                depends_on_count: true,
-                ..
-            }
-        )
+    fn depends_on(&self, decisive: Criterion) -> bool {
+        matches!(self.cause, DropCause::NotRetained { criterion, .. } if criterion == decisive)
     }
 
     /// Whether the workload for which it was recorded no longer wants the Pod, whatever other Pods
@@ -137,7 +142,7 @@ impl DroppedEntry {
             self.cause,
             DropCause::NotRetained {
                 presence: WorkloadPresence::Present,
-                depends_on_count: false,
+                criterion: Criterion::Name | Criterion::List,
                 ..
             }
         )
@@ -254,24 +259,28 @@ impl LossCheck {
             .collect()
     }
 
-    /// The workload whose living Pods have to be counted, if a drop depends on their number.
-    pub fn counted(&self) -> Option<&WorkloadFact> {
-        self.decided_from
-            .as_ref()
-            .filter(|_| self.drops.iter().any(DroppedEntry::depends_on_count))
+    /// The workload whose living Pods have to be read, if a drop depends on their number or their
+    /// names.
+    pub fn with_living_pods(&self) -> Option<&WorkloadFact> {
+        self.decided_from.as_ref().filter(|_| {
+            self.drops
+                .iter()
+                .any(|drop| drop.depends_on(Criterion::Count) || drop.depends_on(Criterion::List))
+        })
     }
 
-    /// The entries that must stay if the workload has so many living Pods; nothing if they could
-    /// not be counted.
-    pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
+    /// The entries that must stay if the workload has these living Pods; nothing if they could not
+    /// be read.
+    pub fn refuted_by_living(&self, living: Option<LivingPods>) -> BTreeSet<Arc<str>> {
         let is_met = self
-            .counted()
+            .with_living_pods()
             .zip(living)
-            .is_some_and(|(workload, living)| workload.demand.is_met_by(living));
-        let refuted = self
-            .drops
-            .iter()
-            .filter(|drop| drop.depends_on_count() && !is_met);
+            .is_some_and(|(workload, living)| workload.demand.is_met_by(living.count));
+        let are_listed = living.is_some_and(|living| living.are_listed());
+        let refuted = self.drops.iter().filter(|drop| {
+            (drop.depends_on(Criterion::Count) && !is_met)
+                || (drop.depends_on(Criterion::List) && !are_listed)
+        });
         refuted.map(|drop| drop.pod.clone()).collect()
     }
 

@@ -1,13 +1,15 @@
 //! A read-only view of the cluster from one PPS.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use pps_core::Spec;
 use pps_core::pps::PodState;
 
-use crate::cluster::{Cluster, KindCoverage, Nodes, Pods};
+use crate::cluster::{Cluster, KindCoverage, Nodes, Pods, names_doubt};
 use crate::facts::{NamespacedName, PodFact, WorkloadFact};
 use crate::ledger::{Absence, CompactForm, Ledger, NodeEntries, TrackedPps};
+use crate::names::NamesDoubt;
 use crate::workload::{PodOwnership, WorkloadPresence, forgets_state};
 
 pub(crate) struct View<'a> {
@@ -30,6 +32,8 @@ pub(crate) struct View<'a> {
     pub(crate) nodes: &'a Nodes,
     node_entries: &'a NodeEntries,
     pub(crate) compact_form: CompactForm,
+    /// Computed once: it takes a look at each Pod of the workload.
+    names_doubt: OnceCell<Option<NamesDoubt>>,
 }
 
 impl<'a> View<'a> {
@@ -67,6 +71,7 @@ impl<'a> View<'a> {
             nodes: &cluster.nodes,
             node_entries: &ledger.node_entries,
             compact_form: ledger.compact_form_in_use(),
+            names_doubt: OnceCell::new(),
         })
     }
 
@@ -91,6 +96,13 @@ impl<'a> View<'a> {
 
     pub(crate) fn living_workload(&self) -> Option<&'a WorkloadFact> {
         self.workload.filter(|workload| !workload.terminating)
+    }
+
+    /// Why the names that the workload lists do not say which Pods it wants, if so.
+    pub(crate) fn names_doubt(&self) -> Option<&NamesDoubt> {
+        let namespace = &self.pps.workload.object.namespace;
+        let compute = || names_doubt(self.living_workload()?, namespace, self.pods);
+        self.names_doubt.get_or_init(compute).as_ref()
     }
 
     pub(crate) fn presence(&self) -> WorkloadPresence {

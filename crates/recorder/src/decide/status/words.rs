@@ -25,6 +25,10 @@ pub(super) fn recording(
             Recording::not(Reason::TopologyKeyMissing, missing_labels(missing))
         }
         Finding::Capacity(level) => capacity(*level, recorded, size_limit),
+        Finding::NamesUnknown(doubt) => Recording::fine(
+            Reason::ReplicasUnknown,
+            format!("{doubt}, so no state is dropped"),
+        ),
         Finding::ReplicasUnknown => Recording::fine(
             Reason::ReplicasUnknown,
             "the workload does not say how many Pods it wants, so no state is dropped before it \

@@ -4,6 +4,7 @@ use crate::demand::{Naming, ReplicasPath};
 
 use super::*;
 use crate::facts::WatchState;
+use crate::names::LivingPods;
 
 fn database() -> GroupKind {
     GroupKind {
@@ -434,7 +435,7 @@ fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
         .loss_check
         .unwrap();
     assert_eq!(
-        check.counted().map(|workload| &*workload.uid),
+        check.with_living_pods().map(|workload| &*workload.uid),
         Some("uid-w")
     );
     assert_eq!(
@@ -445,11 +446,12 @@ fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
     // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`. Or
     // the workload has more Pods than the number counts.
     for unmet in [Some(0), Some(2), None] {
-        let refuted = check.refuted_by_count(unmet);
+        let refuted = check.refuted_by_living(unmet.map(LivingPods::counted));
         assert_eq!(
             refuted.iter().map(|pod| &**pod).collect::<Vec<_>>(),
             ["w-blue"]
         );
     }
-    assert!(check.refuted_by_count(Some(1)).is_empty());
+    let met = LivingPods::counted(1);
+    assert!(check.refuted_by_living(Some(met)).is_empty());
 }

@@ -36,16 +36,26 @@ fn at_least_zero(number: Option<i32>, default: u64) -> u64 {
     number.map_or(default, |number| u64::try_from(number).unwrap_or(0))
 }
 
-/// Reads a workload of a custom kind, like a StatefulSet. One cannot be read if its spec is nested
-/// deeper than the parser follows.
+/// Reads a workload of a custom kind, like a StatefulSet. One cannot be read if its spec, or its
+/// status where the names of its Pods are in it, is nested deeper than the parser follows.
 pub fn read_custom_workload(
     object: &str,
     api_version: &str,
     naming: &Naming,
 ) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
-    let parsed = Parsed::<Option<Value>, Unused>::read(object)?;
+    if !naming.reads_status() {
+        let parsed = Parsed::<Option<Value>, Unused>::read(object)?;
+        return Ok(parsed.into_item(Metadata::key, |metadata, parts| {
+            let demand = parts.map(|parts| Demand::read(&parts.spec.unwrap_or_default(), naming));
+            Some(workload(&metadata, api_version, demand))
+        }));
+    }
+    let parsed = Parsed::<Option<Value>, Option<Value>>::read(object)?;
     Ok(parsed.into_item(Metadata::key, |metadata, parts| {
-        let demand = parts.map(|parts| Demand::read(&parts.spec.unwrap_or_default(), naming));
+        let demand = parts.map(|parts| {
+            let status = parts.status.unwrap_or_default();
+            Demand::read_with_status(&parts.spec.unwrap_or_default(), &status, naming)
+        });
         Some(workload(&metadata, api_version, demand))
     }))
 }
@@ -109,6 +119,26 @@ mod tests {
             "(longer than 64 KiB)"
         );
         assert_eq!(read(json!({"metadata": {"name": "w"}})).unreadable, None);
+    }
+
+    #[test]
+    fn reads_names_from_the_spec_or_the_status() {
+        let read = |path: &str, object: &Value| {
+            let naming = Naming::Listed {
+                names: path.parse().unwrap(),
+                replicas: ReplicasPath::default(),
+            };
+            let item = read_custom_workload(&object.to_string(), "a.io/v1", &naming).unwrap();
+            assert_eq!(item.unreadable, None);
+            item.fact.unwrap().demand
+        };
+        let object = json!({"metadata": {"name": "w"}, "spec": {"pods": [{"metadata": {"name": "w-7"}}]},
+            "status": {"instanceNames": ["w-1", "w-3"]}});
+        let demand = read("spec.pods[*].metadata.name", &object);
+        assert_eq!(demand.replicas(), Some(1));
+        assert_eq!(read("status.instanceNames", &object).replicas(), Some(2));
+        let created = json!({"metadata": {"name": "w"}, "spec": {}});
+        assert_eq!(read("status.instanceNames", &created).replicas(), None);
     }
 
     #[test]

@@ -62,7 +62,8 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
         demand,
         ..WorkloadFact::default()
     };
-    assert_eq!(writer.count_living("n", &workload).await.unwrap(), 2);
+    let living = writer.living_pods("n", &workload).await.unwrap();
+    assert_eq!(living.count, 2);
     let expected = [
         "limit=50",
         "limit=50&continue=second",

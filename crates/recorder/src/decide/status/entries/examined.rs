@@ -12,6 +12,7 @@ use crate::decide::status::loss_check::{DroppedEntry, ReplacedValues};
 use crate::decide::status::view::View;
 use crate::ledger::Absence;
 use crate::ledger::entry_change::EntryChange;
+use crate::ledger::name_absence::NameAbsence;
 use crate::ledger::progress::EntryOwners;
 use crate::workload::WorkloadPresence;
 
@@ -22,6 +23,7 @@ pub(in crate::decide::status) struct Examined {
     pub(in crate::decide::status) changes: PlannedChanges,
     pub(in crate::decide::status) missing_labels: BTreeSet<Arc<str>>,
     pub(in crate::decide::status) surplus: BTreeMap<Arc<str>, u8>,
+    pub(in crate::decide::status) absent_names: BTreeMap<Arc<str>, NameAbsence>,
     pub(in crate::decide::status) deferred: BTreeSet<Arc<str>>,
     pub(in crate::decide::status) owners: EntryOwners,
     /// The nodes that the API server has to confirm as gone before their states are dropped.
@@ -61,6 +63,7 @@ impl Examined {
         Self {
             missing_labels,
             surplus: progress.surplus.clone(),
+            absent_names: progress.absent_names.clone(),
             deferred: progress.capacity.deferred.clone(),
             owners: progress.owners.clone(),
             ..Self::default()
@@ -74,6 +77,7 @@ impl Examined {
 
     pub(super) fn add(&mut self, entry: Entry<'_>, decision: EntryDecision) {
         self.surplus.remove(&entry.pod);
+        self.absent_names.remove(&entry.pod);
         self.deferred.remove(&entry.pod);
         self.takes_over &= !decision.keeps_target(&entry);
         match decision {
@@ -113,8 +117,14 @@ impl Examined {
                 .insert(before.node_name.as_str().into());
         }
         self.keep_missing_labels(entry);
-        if let Keep::AsSurplus { rounds } = keep {
-            self.surplus.insert(entry.pod.clone(), rounds);
+        match keep {
+            Keep::Unchanged => {}
+            Keep::AsSurplus { rounds } => {
+                self.surplus.insert(entry.pod.clone(), rounds);
+            }
+            Keep::AsAbsent(absence) => {
+                self.absent_names.insert(entry.pod.clone(), absence);
+            }
         }
     }
 

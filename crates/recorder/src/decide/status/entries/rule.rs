@@ -3,11 +3,12 @@
 use pps_core::pps::{PodState, RetentionPolicy};
 
 use super::Entry;
-use crate::decide::status::loss_check::DropCause;
+use crate::decide::status::loss_check::{Criterion, DropCause};
 use crate::decide::status::view::backing;
 use crate::demand::Wanted;
 use crate::facts::PodFact;
 use crate::ledger::Absence;
+use crate::ledger::name_absence::NameAbsence;
 use crate::record::{Place, record};
 use crate::workload::{PodOwnership, WorkloadPresence, retains_state};
 
@@ -31,6 +32,8 @@ pub(super) enum Keep {
     AsSurplus {
         rounds: u8,
     },
+    /// Until the workload has not listed the name for long enough.
+    AsAbsent(NameAbsence),
 }
 
 pub(super) fn wanted_change(entry: &Entry<'_>) -> Change {
@@ -90,23 +93,46 @@ impl Retention<'_> {
     fn wanted_change(&self) -> Change {
         let wanted = self.wanted();
         let may_be_wanted = wanted != Wanted::No;
-        let depends_on_count = self.depends_on_count();
-        if wanted == Wanted::Maybe && depends_on_count {
-            return Change::Keep(Keep::AsSurplus { rounds: 0 });
+        let criterion = self.criterion();
+        match (wanted, criterion) {
+            (Wanted::Maybe, Criterion::Count) => {
+                return Change::Keep(Keep::AsSurplus { rounds: 0 });
+            }
+            (Wanted::Maybe, Criterion::List) => {
+                return Change::Keep(Keep::AsAbsent(NameAbsence::New));
+            }
+            _ => {}
         }
         if self.keeps(may_be_wanted) {
             return Change::Keep(Keep::Unchanged);
         }
-        let surplus = &self.entry.view.pps.progress.surplus;
-        let rounds = surplus.get(&self.entry.pod).copied().unwrap_or_default();
-        if wanted == Wanted::No && depends_on_count && rounds < SURPLUS_ROUNDS {
-            return Change::Keep(Keep::AsSurplus { rounds });
+        if wanted == Wanted::No
+            && let Some(keep) = self.waits_as(criterion)
+        {
+            return Change::Keep(keep);
         }
         Change::Drop(DropCause::NotRetained {
             may_be_wanted,
             presence: self.entry.presence(may_be_wanted),
-            depends_on_count,
+            criterion,
         })
+    }
+
+    /// How the entry of an unwanted Pod is kept until it has been unwanted for long enough.
+    fn waits_as(&self, criterion: Criterion) -> Option<Keep> {
+        let progress = &self.entry.view.pps.progress;
+        let pod = &self.entry.pod;
+        match criterion {
+            Criterion::Name => None,
+            Criterion::Count => {
+                let rounds = progress.surplus.get(pod).copied().unwrap_or_default();
+                (rounds < SURPLUS_ROUNDS).then_some(Keep::AsSurplus { rounds })
+            }
+            Criterion::List => {
+                let absence = progress.absent_names.get(pod).copied().unwrap_or_default();
+                (absence != NameAbsence::Overdue).then_some(Keep::AsAbsent(absence))
+            }
+        }
     }
 
     fn wanted(&self) -> Wanted {
@@ -115,7 +141,10 @@ impl Retention<'_> {
         let name = &view.pps.workload.object.name;
         view.living_workload().map_or(Wanted::No, |workload| {
             let living = view.pods.living(namespace, &workload.uid);
-            workload.demand.wants(name, &self.entry.pod, living)
+            match workload.demand.wants(name, &self.entry.pod, living) {
+                Wanted::No if view.names_doubt().is_some() => Wanted::Maybe,
+                wanted => wanted,
+            }
         })
     }
 
@@ -132,13 +161,24 @@ impl Retention<'_> {
         retains_state(view.spec().retention(), presence, may_be_wanted, backing)
     }
 
-    /// Whether the name does not say if the workload wants the Pod, and the policy asks for that.
-    fn depends_on_count(&self) -> bool {
+    /// What says whether the workload wants the Pod, if the policy asks for that.
+    fn criterion(&self) -> Criterion {
         let view = self.entry.view;
-        let workload = &view.pps.workload.object.name;
-        let is_named_freely = view
-            .living_workload()
-            .is_some_and(|living| living.demand.depends_on_count(workload, &self.entry.pod));
-        is_named_freely && !self.keeps(false) && self.keeps(true)
+        let name = &view.pps.workload.object.name;
+        let Some(workload) = view.living_workload() else {
+            return Criterion::Name;
+        };
+        let criterion = if workload.demand.names().is_some() {
+            Criterion::List
+        } else if workload.demand.depends_on_count(name, &self.entry.pod) {
+            Criterion::Count
+        } else {
+            return Criterion::Name;
+        };
+        if !self.keeps(false) && self.keeps(true) {
+            criterion
+        } else {
+            Criterion::Name
+        }
     }
 }
