@@ -197,6 +197,7 @@ fn schema_refuses_invalid_values_with_their_path() {
         },
         "networkPolicy": {"apiServerPorts": [0]},
         "workloads": [{"group": "example.io", "kind": "Database"}, custom_kind(&json!({"group": "batch"})),
+            custom_kind(&json!({"namesPath": "spec.pods[0].name"})), custom_kind(&json!({"namesPath": "metadata.name"})),
             custom_kind(&json!({"group": "example.io/v1"})), custom_kind(&json!({"kind": "Data' || true || '"}))],
         "policyServer": {"maxUnavailable": "half", "image": {"tag": "v1:2", "repository": "a b"}, "namespace": ""},
         "metrics": {"serviceMonitor": {"interval": 30}, "podMonitor": {"scrapeTimeout": "10"}},
@@ -587,7 +588,7 @@ fn custom_kinds_are_named_once() {
     let selector = json!({"matchLabels": {"managed-by": "us"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]});
     let values = workloads(&[
         json!({"podSelector": selector}),
-        json!({"group": "cache.example.io", "kind": "Cache", "resource": "caches", "version": "v2", "podSelector": selector}),
+        json!({"group": "cache.example.io", "kind": "Cache", "resource": "caches", "version": "v2", "namesPath": "spec.pods[*].metadata.name", "podSelector": selector}),
     ]);
     let objects = render_with("named-once", &values).unwrap();
     let list = &find(&objects, "ConfigMap", "kruise-configuration")["data"]["PPS_Watch_Custom_Workload_WhiteList"];
@@ -596,7 +597,7 @@ fn custom_kinds_are_named_once() {
         list,
         json!({"workloads": [
             {"group": "example.io", "kind": "Database"},
-            {"group": "cache.example.io", "kind": "Cache", "version": "v2"},
+            {"group": "cache.example.io", "kind": "Cache", "version": "v2", "namesPath": "spec.pods[*].metadata.name"},
         ]})
     );
     assert_eq!(
@@ -647,7 +648,10 @@ fn a_custom_kind_is_named_once_for_kustomize_too() {
             let changed = text
                 .replace("example.io", "kafka.strimzi.io")
                 .replace("Database", "Broker");
-            changed.replace("databases", "brokers")
+            let path = r#"namesPath: "spec.pods[*].metadata.name""#;
+            changed
+                .replace("databases", "brokers")
+                .replace(r#"namesPath: """#, path)
         } else {
             text
         };
@@ -694,7 +698,12 @@ fn a_custom_kind_is_named_once_for_kustomize_too() {
     ] {
         assert!(!text.contains(old), "{old}: {text}");
     }
-    for (new, count) in [("kafka.strimzi.io", 3), ("Broker", 2), ("brokers", 1)] {
+    for (new, count) in [
+        ("kafka.strimzi.io", 3),
+        ("Broker", 2),
+        ("brokers", 1),
+        ("spec.pods[*].metadata.name", 1),
+    ] {
         assert_eq!(text.matches(new).count(), count, "{new}: {text}");
     }
 }

@@ -1,10 +1,11 @@
 //! Custom workload kinds: definitions and the whitelist change while the sidecar keeps running.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::{
-    ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams},
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use pps_e2e::{
     cluster::{Cluster, PodInfo, SIDECAR},
@@ -45,6 +46,22 @@ fn cache() -> OperatedKind {
     }
 }
 
+/// Shaped after Strimzi's StrimziPodSet: no number of Pods.
+fn pod_set() -> OperatedKind {
+    OperatedKind {
+        names: Names::PodSet,
+        ..OperatedKind::new(GROUP, "v1", "PodSet", "podsets")
+    }
+}
+
+/// Shaped after the Cluster of CloudNativePG: a number of Pods, and names in the status.
+fn instances() -> OperatedKind {
+    OperatedKind {
+        names: Names::Instances,
+        ..OperatedKind::new(GROUP, "v1", "Instances", "instances")
+    }
+}
+
 /// Drops states soon of Pods whose names do not say whether the workload wants them.
 pub(crate) fn sidecar() -> SidecarOptions {
     SidecarOptions {
@@ -55,11 +72,17 @@ pub(crate) fn sidecar() -> SidecarOptions {
 
 /// Starts the controller of all these kinds.
 pub(crate) fn operator(cluster: &Cluster) -> Operator {
-    Operator::start(cluster.client(), vec![openkruise(), database(), cache()])
+    let kinds = vec![openkruise(), database(), cache(), pod_set(), instances()];
+    Operator::start(cluster.client(), kinds)
 }
 
 /// What the roles that [`grant`] makes permit.
-pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases"), (GROUP, "caches")];
+pub(crate) const GRANTED: &[(&str, &str)] = &[
+    (GROUP, "databases"),
+    (GROUP, "caches"),
+    (GROUP, "podsets"),
+    (GROUP, "instances"),
+];
 
 /// Defines a kind as `fixtures/custom-kinds.yaml` does.
 pub(crate) async fn define(cluster: &Cluster, kind: &OperatedKind) {
@@ -422,4 +445,99 @@ pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &
     wait_until_watched(cluster, &database(), true).await;
     apply(&pool, &database(), "other", false, &size).await;
     pool.recorded("mine", "other").await;
+}
+
+/// The spec of a PodSet with Pods of these names.
+fn pods_named(names: &[&str]) -> Value {
+    let pods: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}))
+        .collect();
+    json!({"pods": pods})
+}
+
+pub(crate) async fn wants_the_names_that_a_workload_lists(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "listed", 5, 2).await;
+    grant(cluster, "podsets").await;
+    grant(cluster, "instances").await;
+    let list = json!({"workloads": [
+        {"group": GROUP, "kind": "PodSet", "namesPath": "spec.pods[*].metadata.name"},
+        {"group": GROUP, "kind": "Instances", "namesPath": "status.instanceNames"},
+    ]});
+    write_whitelist(cluster, &list.to_string()).await;
+    for kind in [pod_set(), instances()] {
+        define(cluster, &kind).await;
+        wait_until_watched(cluster, &kind, true).await;
+    }
+
+    // No number of Pods, and a gap: the names alone say what is wanted.
+    let names = ["kafka-0", "kafka-4", "kafka-7"];
+    apply(&pool, &pod_set(), "kafka", true, &pods_named(&names)).await;
+    ready(&pool, "kafka", &names).await;
+    pool.wait_for_entries("kafka", &names).await;
+    wait_for_reason(&pool, "kafka", "AllRecorded").await;
+    let pps = pool.pps("kafka").await.unwrap();
+    assert_eq!(pps.data["status"]["desired"], 3);
+    assert_that_pods_return(&pool, "kafka", "kafka", &names).await;
+    // Scaled down in the middle.
+    let names = ["kafka-0", "kafka-7"];
+    apply(&pool, &pod_set(), "kafka", true, &pods_named(&names)).await;
+    pool.wait_for_entries("kafka", &names).await;
+
+    // The names are in the status, which is empty after a restore.
+    let names = ["pg-1", "pg-2", "pg-3"];
+    apply(&pool, &instances(), "pg", true, &json!({"replicas": 3})).await;
+    set_instances(&pool, "pg", &json!(names)).await;
+    ready(&pool, "pg", &names).await;
+    pool.wait_for_entries("pg", &names).await;
+    wait_for_reason(&pool, "pg", "AllRecorded").await;
+    let before = ready(&pool, "pg", &names).await;
+    set_instances(&pool, "pg", &Value::Null).await;
+    for name in names {
+        let deleted = cluster
+            .pods_api(pool.namespace)
+            .delete(name, &DeleteParams::default());
+        deleted.await.unwrap();
+    }
+    let pps = wait_for_reason(&pool, "pg", "ReplicasUnknown").await;
+    let message = recording(&pps)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("status.instanceNames"), "{message}");
+    ready(&pool, "pg", &[]).await;
+    // Several times as long as a name has to be absent.
+    tokio::time::sleep(EMPTY_STATUS).await;
+    pool.wait_for_entries("pg", &names).await;
+    pool.load_all(homes(&before).values()).await;
+    set_instances(&pool, "pg", &json!(names)).await;
+    let after = ready(&pool, "pg", &names).await;
+    assert_eq!(places(&after), places(&before));
+
+    // A list with another syntax is reported, and the names go on to count.
+    let bad = list.to_string().replace("[*]", "[0]");
+    write_whitelist(cluster, &bad).await;
+    let config = Pool {
+        cluster,
+        namespace: CONFIG_NAMESPACE,
+    };
+    let part = r#"workloads[0]: namesPath: no field or [*] at "[0].metadata.name""#;
+    config
+        .event_with(CONFIG_MAP, "MalformedWhitelist", part)
+        .await;
+    apply(&pool, &instances(), "pg", true, &json!({"replicas": 2})).await;
+    set_instances(&pool, "pg", &json!(["pg-1", "pg-3"])).await;
+    pool.wait_for_entries("pg", &["pg-1", "pg-3"]).await;
+}
+
+/// How long the status of a workload stays empty: the sidecar's names count as absent after a few
+/// seconds, see [`sidecar`].
+const EMPTY_STATUS: Duration = Duration::from_secs(15);
+
+/// Writes `status.instanceNames`, as an operator does.
+async fn set_instances(pool: &Pool<'_>, name: &str, names: &Value) {
+    let client = pool.cluster.client();
+    let resource = instances().resource;
+    let all: Api<DynamicObject> = Api::namespaced_with(client, pool.namespace, &resource);
+    let patch = json!({"status": {"instanceNames": names}});
+    all.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
 }

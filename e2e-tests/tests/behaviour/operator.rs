@@ -39,6 +39,10 @@ pub(crate) enum Names {
     Ordinals,
     /// `w-red`, `w-green`, …
     Words,
+    /// The names of the Pods in `spec.pods`, as Strimzi's StrimziPodSet has them.
+    PodSet,
+    /// The names in `status.instanceNames`, as in the Cluster of CloudNativePG.
+    Instances,
 }
 
 impl OperatedKind {
@@ -74,6 +78,8 @@ impl OperatedKind {
                 .take(replicas)
                 .map(|word| format!("{name}-{word}"))
                 .collect(),
+            Names::PodSet => texts(&root["spec"]["pods"], "/metadata/name"),
+            Names::Instances => texts(&workload.data["status"]["instanceNames"], ""),
             Names::Ordinals => (root["spec"]["ordinals"]["start"].as_u64().unwrap_or(0)..)
                 .filter(|ordinal| !reserved.contains(ordinal))
                 .take(replicas)
@@ -81,6 +87,14 @@ impl OperatedKind {
                 .collect(),
         }
     }
+}
+
+/// The text of each item of a list at a path.
+fn texts(items: &Value, path: &str) -> Vec<String> {
+    let items = items.as_array().into_iter().flatten();
+    items
+        .filter_map(|item| Some(item.pointer(path)?.as_str()?.to_owned()))
+        .collect()
 }
 
 /// Parses numbers and ranges such as `"3-5"`.
@@ -137,6 +151,10 @@ async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
             .map(|pod| (pod.name_any(), pod))
             .collect();
         let wanted = kind.wanted(&workload);
+        if wanted.is_empty() && kind.names == Names::Instances {
+            // After a restore, the status is empty until the operator has found the volumes.
+            continue;
+        }
         for (name, pod) in &there {
             let is_own = pod
                 .owner_references()
