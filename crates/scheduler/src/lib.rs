@@ -51,7 +51,7 @@ pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew};
 pub use self::selector::PodSelector;
 pub use self::spread::HOSTNAME;
 pub use self::taints::{UNSCHEDULABLE, evicting_taint};
-pub use self::volumes::Volumes;
+pub use self::volumes::{Contradiction, Volumes};
 use self::world::World;
 
 /// The highest score that a plugin of the scheduler gives.

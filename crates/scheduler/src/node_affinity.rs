@@ -1,12 +1,16 @@
 //! What a Pod requires and prefers of Nodes: `spec.nodeName`, `spec.nodeSelector` and the node
 //! affinity.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
+use super::NodeView;
 use super::fields::{list, text};
 use super::read::Node;
 use super::reason::{Exclusion, RequiredBy};
 use super::selector::meets;
+use super::spread::HOSTNAME;
 
 /// The only field of a Node that `matchFields` may name.
 const NAME_FIELD: &str = "metadata.name";
@@ -66,6 +70,56 @@ pub(super) fn selector_exclusions(
         return Vec::new();
     }
     unmet(terms.into_iter().enumerate(), node, by, |_, _| by.clone())
+}
+
+/// The key of a label with which a Node cannot match a node selector, whatever else the Node has;
+/// none if it may match. `nodes` tell which labels a Node has whose host name the selector names.
+pub(super) fn contradicted_key(
+    required: &Value,
+    labels: &BTreeMap<String, String>,
+    nodes: &[NodeView<'_>],
+) -> Option<String> {
+    let keys: Option<Vec<String>> = terms_of(required)?
+        .into_iter()
+        .map(|term| key_against(term, labels, nodes))
+        .collect();
+    keys?.into_iter().next()
+}
+
+/// The same of one term.
+fn key_against(
+    term: &Value,
+    labels: &BTreeMap<String, String>,
+    nodes: &[NodeView<'_>],
+) -> Option<String> {
+    let requirements = list(&term["matchExpressions"]);
+    let against = requirements.clone().find_map(|one| {
+        let key = text(&one["key"]);
+        (labels.contains_key(key) && !meets(one, labels)).then(|| key.to_owned())
+    });
+    against.or_else(|| {
+        let mut requirements = requirements;
+        let hosts = requirements.find(|one| one["key"] == HOSTNAME && one["operator"] == "In")?;
+        let keys: Option<Vec<String>> = list(&hosts["values"])
+            .map(|host| differing_key(text(host), labels, nodes))
+            .collect();
+        keys?.into_iter().next()
+    })
+}
+
+/// The first of these labels that the Node with this host name does not have; none if there is no
+/// such Node.
+fn differing_key(
+    host: &str,
+    labels: &BTreeMap<String, String>,
+    nodes: &[NodeView<'_>],
+) -> Option<String> {
+    let label = |view: &NodeView<'_>, key: &str| view.node["metadata"]["labels"][key].clone();
+    let node = nodes.iter().find(|view| label(view, HOSTNAME) == host)?;
+    let mut labels = labels.iter();
+    labels
+        .find(|(key, value)| label(node, key) != value.as_str())
+        .map(|(key, _)| key.clone())
 }
 
 /// What a Node lacks of each term. A term comes with its index, and `by` says who requires it.

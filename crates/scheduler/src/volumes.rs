@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::NodeView;
 use super::fields::{list, text};
-use super::node_affinity::selector_exclusions;
+use super::node_affinity::{contradicted_key, selector_exclusions};
 use super::read::Node;
 use super::reason::{Caveat, Exclusion, RequiredBy};
 
@@ -22,6 +23,17 @@ pub struct Volumes {
 struct ClaimName {
     namespace: String,
     name: String,
+}
+
+/// A bound volume that can be on no node with a label. The node affinity of a volume does not
+/// change, so a Pod that requires the label and has the volume can never start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    pub claim: String,
+    pub volume: String,
+    /// Of the label.
+    pub key: String,
+    pub value: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,9 +95,42 @@ impl Volumes {
         self.volumes.get(self.claims.get(&claim)?.as_ref()?)
     }
 
+    /// The first bound volume of a Pod that no node with these labels can have.
+    pub fn contradiction(
+        &self,
+        pod: &Value,
+        labels: &BTreeMap<String, String>,
+        nodes: &[NodeView<'_>],
+    ) -> Option<Contradiction> {
+        let namespace = namespace_of(pod);
+        let claims = list(&pod["spec"]["volumes"]).filter_map(claim_of);
+        let mut contradictions = claims.filter_map(|name| {
+            let claim = ClaimName {
+                namespace: namespace.clone(),
+                name: name.to_owned(),
+            };
+            let volume = self.claims.get(&claim)?.as_ref()?;
+            let selector = &self.volumes.get(volume)?.node_selector;
+            let key = contradicted_key(selector, labels, nodes)?;
+            let value = labels.get(&key)?.clone();
+            Some(Contradiction {
+                claim: claim.name,
+                volume: volume.clone(),
+                key,
+                value,
+            })
+        });
+        contradictions.next()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty() && self.volumes.is_empty()
     }
+}
+
+/// The claim that a volume of a Pod names.
+fn claim_of(volume: &Value) -> Option<&str> {
+    volume[CLAIM]["claimName"].as_str()
 }
 
 fn namespace_of(object: &Value) -> String {
@@ -121,8 +166,7 @@ impl<'a> PodVolumes<'a> {
         };
         let Some(known) = known else { return volumes };
         let namespace = namespace_of(pod);
-        let claims =
-            list(&pod["spec"]["volumes"]).filter_map(|volume| volume[CLAIM]["claimName"].as_str());
+        let claims = list(&pod["spec"]["volumes"]).filter_map(claim_of);
         for name in claims {
             match known.volume_of(&namespace, name) {
                 Some(volume) => volumes.bound.push(BoundClaim { name, volume }),

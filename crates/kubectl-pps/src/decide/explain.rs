@@ -10,7 +10,7 @@ mod successor;
 use std::collections::BTreeMap;
 
 use pps_check::read::Read;
-use pps_scheduler::{Caveat, Selection, Verdict as NodeVerdict};
+use pps_scheduler::{Caveat, Contradiction, Selection, Verdict as NodeVerdict};
 use serde_json::Value;
 
 use self::absent::absent;
@@ -52,6 +52,8 @@ pub struct Explanation<'a> {
     /// What the user can do. Where one has a landing, it was tried in the simulation of the
     /// scheduler.
     pub remedies: Vec<Remedy>,
+    /// The volume with which a Pod cannot start at its recorded place.
+    pub contradiction: Option<Contradiction>,
     /// No tried remedy lets the Pod start.
     pub is_stuck: bool,
     pub caveats: Vec<Caveat>,
@@ -67,6 +69,7 @@ impl<'a> Explanation<'a> {
             landing: Landing::default(),
             successor: None,
             remedies: Vec::new(),
+            contradiction: None,
             is_stuck: false,
             caveats: Vec::new(),
         }

@@ -3,7 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use pps_scheduler::{Exclusion, ExclusionKind, NodeView, Placement, Selection, Volumes, select};
+use pps_admission::plan::Requirement;
+use pps_scheduler::{
+    Contradiction, Exclusion, ExclusionKind, NodeView, Placement, Selection, Volumes, select,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -62,6 +65,15 @@ impl<'a> Nodes<'a> {
             },
             &self.views,
         )
+    }
+
+    /// The bound volume of a Pod that no node with these labels can have, if there is one.
+    pub fn contradiction(&self, pod: &Value, required: &[Requirement]) -> Option<Contradiction> {
+        let labels = required
+            .iter()
+            .map(|one| (one.key.clone(), one.value.clone()))
+            .collect();
+        self.volumes.contradiction(pod, &labels, &self.views)
     }
 
     /// The nodes with another version of the node of this name.

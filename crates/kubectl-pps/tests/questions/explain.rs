@@ -3,7 +3,7 @@ use kubectl_pps::decide::explain::Verdict;
 use kubectl_pps::render::{self, Style};
 use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::status::{ENABLE, disable};
 use crate::world::{Explained, HOSTNAME, World, ZONE, injected, preferred, ready, required, said};
@@ -166,10 +166,8 @@ fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
     );
 }
 
-#[test]
-fn a_pod_whose_volume_is_elsewhere_is_not_told_that_a_move_helps() {
-    let mut world = pinned();
-    world.lose_node("node-3");
+/// Binds the claim of a Pod without a node to a volume on nodes with one of these values.
+fn bind_volume(world: &mut World, key: &str, values: &Value) {
     let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]);
     let pod = world.snapshot.pods.pop().unwrap();
     let mut object = pod.object().clone();
@@ -180,16 +178,73 @@ fn a_pod_whose_volume_is_elsewhere_is_not_told_that_a_move_helps() {
         .push(kubectl_pps::snapshot::Pod::read(object).unwrap());
     world.snapshot.claims.push(json!({"kind": "PersistentVolumeClaim",
         "metadata": {"name": "data-db-0", "namespace": "shop"}, "spec": {"volumeName": "pv-7"}, "status": {"phase": "Bound"}}));
-    let terms =
-        json!([{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["node-3"]}]}]);
+    let terms = json!([{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]);
     world.snapshot.volumes.push(
         json!({"kind": "PersistentVolume", "metadata": {"name": "pv-7"},
         "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}),
     );
+}
+
+#[test]
+fn a_pod_whose_volume_is_elsewhere_is_not_told_that_a_move_helps() {
+    let mut world = pinned();
+    world.lose_node("node-3");
+    bind_volume(&mut world, HOSTNAME, &json!(["node-3"]));
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.verdict, Verdict::Unschedulable);
     assert_eq!(answer.commands(), [""; 0], "{:?}", answer.remedies);
     shown(&answer);
+}
+
+#[test]
+fn a_pod_with_a_new_volume_elsewhere_is_told_to_drop_its_state() {
+    // Whether or not the recorded node still exists, waiting for it does not help.
+    for is_lost in [false, true] {
+        let mut world = pinned();
+        if is_lost {
+            world.lose_node("node-3");
+        }
+        bind_volume(&mut world, HOSTNAME, &json!(["node-1"]));
+        let answer = ask(&mut world, "db-0");
+        assert_eq!(answer.verdict, Verdict::Pinned);
+        let says = "Volume pv-7 of claim data-db-0 is elsewhere, and waiting does not help: the \
+                    node affinity of the volume excludes the recorded \
+                    kubernetes.io/hostname=node-3.";
+        assert!(answer.answer.contains(says), "{}", answer.answer);
+        assert_eq!(
+            answer.commands(),
+            ["kubectl pps forget db-0 && kubectl delete pod db-0"],
+            "{:?}",
+            answer.remedies
+        );
+        let remedy = &answer.remedies[0];
+        assert_eq!(remedy.landing.favourites(), ["node-1"]);
+        shown(&answer);
+    }
+}
+
+#[test]
+fn a_volume_that_may_be_at_the_recorded_place_contradicts_nothing() {
+    // The zone of the volume may be that of the recorded node, which is gone.
+    for (key, values) in [
+        (
+            "topology.kubernetes.io/zone",
+            json!(["a", "b", "c", "zone-a", "zone-b"]),
+        ),
+        (HOSTNAME, json!(["node-3", "node-1"])),
+    ] {
+        let mut world = pinned();
+        world.lose_node("node-3");
+        bind_volume(&mut world, key, &values);
+        let answer = ask(&mut world, "db-0");
+        assert!(!answer.answer.contains("is elsewhere"), "{}", answer.answer);
+        let forget = "kubectl pps forget db-0 && kubectl delete pod db-0";
+        assert!(
+            !answer.commands().contains(&forget),
+            "{:?}",
+            answer.remedies
+        );
+    }
 }
 
 #[test]

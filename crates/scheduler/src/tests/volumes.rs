@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::{Caveat, ExclusionKind, Placement, Selection, Volumes, select};
+use super::super::{Caveat, Contradiction, ExclusionKind, Placement, Selection, Volumes, select};
 use super::{HOSTNAME, ZONE, empty, node, pod, texts, views};
 
 fn claim(name: &str, volume: Option<&str>) -> Value {
@@ -126,4 +126,60 @@ fn pods_that_have_ended_take_no_room() {
     assert_eq!(full("Running"), None);
     assert_eq!(full("Succeeded").as_deref(), Some("n"));
     assert_eq!(full("Failed").as_deref(), Some("n"));
+}
+
+/// The volume that contradicts these labels, of a Pod with the claim `data-db-0`.
+fn contradiction(labels: &[(&str, &str)], terms: &Value) -> Option<String> {
+    let nodes = empty(vec![
+        node("n1", &json!({HOSTNAME: "n1", ZONE: "a"})),
+        node("n2", &json!({HOSTNAME: "n2", ZONE: "b"})),
+    ]);
+    let pod = pod(
+        &json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]}),
+    );
+    let volumes = Volumes::of(&[
+        claim("data-db-0", Some("pv")),
+        volume("pv", &json!({}), terms),
+    ]);
+    let labels = labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
+    let found = volumes.contradiction(&pod, &labels, &views(&nodes))?;
+    let Contradiction {
+        claim,
+        volume,
+        key,
+        value,
+    } = found;
+    assert_eq!((claim.as_str(), volume.as_str()), ("data-db-0", "pv"));
+    Some(format!("{key}={value}"))
+}
+
+#[test]
+fn a_volume_contradicts_labels_that_no_node_with_it_can_have() {
+    let zone = |zones: &[&str]| only_in(ZONE, zones);
+    let hosts = |hosts: &[&str]| only_in(HOSTNAME, hosts);
+    let in_a: &[_] = &[(ZONE, "a")];
+    let on_n1: &[_] = &[(HOSTNAME, "n1")];
+    let zone_a = Some(format!("{ZONE}=a"));
+    assert_eq!(contradiction(in_a, &zone(&["b"])), zone_a);
+    assert_eq!(contradiction(in_a, &zone(&["a", "b"])), None);
+    assert_eq!(contradiction(in_a, &Value::Null), None);
+    assert_eq!(
+        contradiction(on_n1, &hosts(&["n2"])),
+        Some(format!("{HOSTNAME}=n1"))
+    );
+    assert_eq!(contradiction(on_n1, &hosts(&["n2", "n1"])), None);
+    // Terms are alternatives.
+    let both = json!([zone(&["b"])[0], hosts(&["n1"])[0]]);
+    assert_eq!(contradiction(in_a, &both), None);
+    let both = json!([zone(&["b"])[0], zone(&["c"])[0]]);
+    assert_eq!(contradiction(in_a, &both), zone_a);
+    // A local volume says in which zone it is by its node alone.
+    assert_eq!(contradiction(in_a, &hosts(&["n2"])), zone_a);
+    assert_eq!(contradiction(in_a, &hosts(&["n1"])), None);
+    // The zone of a node that does not exist, and the node of a volume in a zone, are not known.
+    assert_eq!(contradiction(in_a, &hosts(&["n2", "gone"])), None);
+    assert_eq!(contradiction(&[(HOSTNAME, "gone")], &zone(&["b"])), None);
 }

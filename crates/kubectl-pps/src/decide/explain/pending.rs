@@ -1,8 +1,8 @@
 //! A Pod without a node.
 
-use pps_scheduler::{Exclusion, Selection, Verdict as NodeVerdict};
+use pps_scheduler::{Contradiction, Exclusion, Selection, Verdict as NodeVerdict};
 
-use super::remedies::remedies;
+use super::remedies::{let_volume_place, remedies};
 use super::{Cause, Explanation};
 use crate::decide::subject::{Candidate, Subject};
 use crate::snapshot::Pod;
@@ -31,7 +31,13 @@ pub(super) fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     let mut explanation = Explanation::new(subject, cause);
     // A rule that is not simulated may exclude the remaining nodes.
     if is_nowhere || is_refused && !selection.caveats.is_empty() {
-        explanation.remedies = remedies(&explanation.subject, &present, &selection);
+        let subject = &explanation.subject;
+        explanation.contradiction = contradiction(subject, &present).filter(|_| is_nowhere);
+        explanation.remedies = if explanation.contradiction.is_some() {
+            vec![let_volume_place(subject, &present)]
+        } else {
+            remedies(subject, &present, &selection)
+        };
         explanation.is_stuck = is_nowhere && explanation.remedies.is_empty();
     }
     if present.is_outdated {
@@ -39,6 +45,16 @@ pub(super) fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     }
     explanation.add(selection);
     explanation
+}
+
+/// The volume of the Pod that cannot be where its recorded state requires the Pod to be. A new Pod
+/// would require the same.
+fn contradiction(subject: &Subject, present: &Candidate) -> Option<Contradiction> {
+    if present.is_outdated {
+        return None;
+    }
+    let nodes = subject.nodes.as_ref()?;
+    nodes.contradiction(&present.pod, &present.required)
 }
 
 /// No node can take the Pod: because of its recorded state, or whatever that is.

@@ -55,6 +55,8 @@ pub enum RemedyKind {
         successor: Option<Successor>,
     },
     Forget,
+    /// The recorded state is dropped and the Pod deleted: its volume says where the new Pod starts.
+    ForgetAndDelete,
     /// The Pod waits for another Pod.
     ExplainOther {
         pod: String,
@@ -102,6 +104,15 @@ pub(super) fn remedies(
     all.splice(at..at, create_again(subject, candidate));
     all.extend(move_away(subject, candidate));
     all
+}
+
+/// Without the recorded state, its volume says where it starts.
+pub(super) fn let_volume_place(subject: &Subject, candidate: &Candidate) -> Remedy {
+    let freed = subject.select_freed(candidate);
+    Remedy {
+        kind: RemedyKind::ForgetAndDelete,
+        landing: freed.as_ref().map(Landing::of).unwrap_or_default(),
+    }
 }
 
 /// Changes of nodes that have no other reason for exclusion.

@@ -1,7 +1,7 @@
 //! The sentences of `explain` that answer: why a Pod is where it is, or nowhere.
 
 use pps_admission::plan::Requirement;
-use pps_scheduler::Verdict as NodeVerdict;
+use pps_scheduler::{Contradiction, Verdict as NodeVerdict};
 
 use super::excluded::reasons;
 use crate::decide::command_line::CommandLine;
@@ -35,7 +35,10 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
         Cause::NoNode {
             matching: Some(matching),
             ..
-        } => no_node(subject, Some(matching)),
+        } => {
+            let contradiction = explanation.contradiction.as_ref();
+            no_node(subject, Some(matching)) + &contradiction.map(contradicts).unwrap_or_default()
+        }
         Cause::NotWanted => {
             let replicas = subject.workload.map_or(0, Workload::replicas);
             format!(
@@ -177,6 +180,21 @@ fn on_node(subject: &Subject, lost: Option<&LostNode>) -> String {
         "{} {verb} on {node}{place}.{}",
         subject.name,
         lost.unwrap_or_default()
+    )
+}
+
+/// That a volume cannot be where the Pod has to be.
+fn contradicts(contradiction: &Contradiction) -> String {
+    let Contradiction {
+        claim,
+        volume,
+        key,
+        value,
+    } = contradiction;
+    format!(
+        " Volume {volume} of claim {claim} is elsewhere, and waiting does not help: the node \
+         affinity of the volume excludes the recorded {key}={value}. The volume has probably been \
+         replaced since."
     )
 }
 

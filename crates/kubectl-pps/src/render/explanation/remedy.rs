@@ -39,6 +39,7 @@ impl Advised {
                 adviser.delete_node(node, successor.as_ref())
             }
             RemedyKind::Forget => adviser.forget(),
+            RemedyKind::ForgetAndDelete => adviser.forget_and_delete(landing),
             RemedyKind::ExplainOther { pod } => adviser.explain_other(pod),
             RemedyKind::EnableNamespace => adviser.enable_namespace(),
             RemedyKind::Check => adviser.check(),
@@ -154,6 +155,27 @@ impl Adviser<'_> {
     fn forget(&self) -> Advised {
         let command = self.pps(&format!("forget {}", self.subject.name));
         Advised::with_command("Drop its recorded state", command)
+    }
+
+    fn forget_and_delete(&self, landing: &Landing) -> Advised {
+        let subject = self.subject;
+        let forget = self.pps(&format!("forget {}", subject.name));
+        let delete = format!("delete pod {}", subject.name);
+        let delete = self.commands.kubectl_in(&delete, subject.namespace);
+        let would = if landing.is_nowhere() {
+            String::new()
+        } else {
+            format!(": the new Pod {}", landing.would("start on"))
+        };
+        let text = format!("Drop its recorded state, then delete the Pod{would}");
+        Advised {
+            consequence: Some(
+                "The volume stays, and with it the data. The new place is recorded when the Pod \
+                 is Ready."
+                    .to_owned(),
+            ),
+            ..Advised::with_command(text, format!("{forget} && {delete}"))
+        }
     }
 
     fn explain_other(&self, pod: &str) -> Advised {
