@@ -66,6 +66,8 @@ pub enum Reason {
     PodEvicted,
     /// A Pod waits for a node that no longer exists, and the sidecar does not evict it.
     PodNotEvicted,
+    /// An operator creates a Pod again and again, perhaps because the policy adds node affinity.
+    RecreationLoop,
 }
 
 impl Reason {
@@ -99,6 +101,7 @@ impl Reason {
             Self::StatesDropped => "StatesDropped",
             Self::PodEvicted => "PodEvicted",
             Self::PodNotEvicted => "PodNotEvicted",
+            Self::RecreationLoop => "RecreationLoop",
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::facts::interest::Interest;
 use crate::facts::interner::Interner;
 use crate::facts::store::{Put, Update};
 use crate::facts::{
-    GroupKind, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact, WorkloadKey,
+    GroupKind, Incarnation, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact,
+    WorkloadKey,
 };
 use crate::names::NamesDoubt;
 
@@ -42,6 +43,27 @@ pub enum Fact {
     KindsKnown,
 }
 
+/// A Pod with the policy's annotation that does not exist any longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndedPod {
+    /// UID of its controller owner.
+    pub(crate) owner: Arc<str>,
+    pub(crate) node: Option<Arc<str>>,
+    pub(crate) is_exempt: bool,
+    pub(crate) incarnation: Box<Incarnation>,
+}
+
+impl EndedPod {
+    fn of(before: &PodFact) -> Option<Self> {
+        Some(Self {
+            owner: before.owner.clone()?,
+            node: before.node.clone(),
+            is_exempt: before.exempt,
+            incarnation: before.incarnation.clone()?,
+        })
+    }
+}
+
 /// What has to be examined after a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Dirty {
@@ -54,6 +76,11 @@ pub(crate) enum Dirty {
     Adopted {
         pod: NamespacedName,
         owner: Arc<str>,
+    },
+    /// A Pod with the policy's annotation has been deleted, or there is another one of its name.
+    Ended {
+        pod: NamespacedName,
+        ended: EndedPod,
     },
     /// A Pod has just been bound to a node.
     Bound(NamespacedName),
@@ -185,6 +212,10 @@ impl Cluster {
             Put::Known => return dirty,
             Put::New => None,
             Put::Changed(before) => {
+                if let Some(ended) = self.ended_pod(&key, &before) {
+                    let pod = key.clone();
+                    dirty.push(Dirty::Ended { pod, ended });
+                }
                 if before.node.is_none() {
                     if self.pods.is_bound(&key) {
                         dirty.push(Dirty::Bound(key.clone()));
@@ -206,6 +237,14 @@ impl Cluster {
         dirty
     }
 
+    /// The former Pod of this name, if there is another one now.
+    fn ended_pod(&self, key: &NamespacedName, before: &PodFact) -> Option<EndedPod> {
+        let ended = EndedPod::of(before)?;
+        let now = self.pods.facts.get(key)?.incarnation.as_ref();
+        now.is_some_and(|now| now.uid != ended.incarnation.uid)
+            .then_some(ended)
+    }
+
     fn delete_pod(&mut self, key: NamespacedName) -> Vec<Dirty> {
         let mut dirty = Vec::new();
         let Some(before) = self.pods.remove(&key) else {
@@ -213,6 +252,10 @@ impl Cluster {
         };
         if self.pods.set_waiting(&key, false) {
             dirty.push(Dirty::WaitingPod(key.clone()));
+        }
+        if let Some(ended) = EndedPod::of(&before) {
+            let pod = key.clone();
+            dirty.push(Dirty::Ended { pod, ended });
         }
         dirty.push(Dirty::Pod {
             pod: key,

@@ -143,6 +143,8 @@ pub struct PodFact {
     /// its required affinity [exceeds its limits](pps_core::required_affinity): such a Pod is never
     /// evicted.
     pub pending: Option<Box<PendingPod>>,
+    /// Set if the Pod carries the policy's annotation and its controller is no StatefulSet.
+    pub incarnation: Option<Box<Incarnation>>,
 }
 
 impl PodFact {
@@ -155,6 +157,17 @@ impl PodFact {
 fn find<'a>(pairs: &'a [(Arc<str>, Arc<str>)], key: &str) -> Option<&'a str> {
     let place = pairs.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
     Some(&pairs.get(place)?.1)
+}
+
+/// What tells a Pod from the next one of its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Incarnation {
+    pub uid: String,
+    /// In Unix seconds.
+    pub created: i64,
+    /// Whether the Pod may end for a reason of its own: it is disrupted, has failed or succeeded,
+    /// or one of its containers has been restarted.
+    pub is_disturbed: bool,
 }
 
 /// What restricts a Pending Pod to nodes, and what is needed to delete it safely.
@@ -191,7 +204,21 @@ pub struct WorkloadFact {
     pub demand: Demand,
     /// Only the annotations that request a generated PPS.
     pub annotations: BTreeMap<String, String>,
+    pub generation: Generation,
 }
+
+/// `metadata.generation` of a workload of a custom kind. Facts are equal whatever it is: nothing
+/// that is recorded depends on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Generation(pub Option<i64>);
+
+impl PartialEq for Generation {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Generation {}
 
 /// What the watch of a kind of workloads has last reported; `Up` before its first report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod node_entries;
 mod objects;
 mod outcomes;
 pub(crate) mod progress;
+pub(crate) mod recreations;
 mod reported;
 mod tracked_pps;
 mod work;
@@ -47,6 +48,8 @@ pub(crate) struct Ledger {
     pub(crate) size_limit: usize,
     /// How long a name has to be absent before its entry is dropped.
     pub(crate) name_absence: Duration,
+    /// The time when time passed last; nothing before.
+    unix_time: Option<i64>,
     reported: Reported,
     pub(crate) work: Work,
 }
@@ -93,6 +96,7 @@ impl Ledger {
         match dirty {
             Dirty::Pod { pod, owners } => self.mark_pod(&pod, &owners, cluster),
             Dirty::Adopted { pod, owner } => self.note_adoption(&pod, &owner),
+            Dirty::Ended { pod, ended } => self.count_recreation(&pod, &ended, cluster),
             Dirty::Bound(pod) => self.count_bound_pod(&pod, cluster),
             Dirty::WaitingPod(pod) => {
                 self.work.evictions.insert(pod);
@@ -359,8 +363,15 @@ impl Ledger {
         }
     }
 
+    /// Takes the time: on a monotonic clock, and in Unix seconds.
+    pub(crate) fn pass_time(&mut self, now: Instant, unix_time: i64, cluster: &Cluster) {
+        self.unix_time = Some(unix_time);
+        self.measure_absences(now, cluster);
+        self.end_loops(cluster);
+    }
+
     /// Measures for how long names have been absent that workloads do not list.
-    pub(crate) fn measure_absences(&mut self, now: Instant, cluster: &Cluster) {
+    fn measure_absences(&mut self, now: Instant, cluster: &Cluster) {
         for (key, object) in &mut self.objects.tracked {
             if object.progress.absent_names.is_empty() {
                 continue;

@@ -268,6 +268,15 @@ impl Recorder {
             .note_not_evicted(&eviction.pps, pod, not_evicted, &self.cluster);
     }
 
+    /// The sidecar has evicted a Pod.
+    pub fn on_pod_evicted(&mut self, eviction: &PodEviction) {
+        let PodEviction {
+            workload, pod, uid, ..
+        } = eviction;
+        self.ledger
+            .on_evicted(workload, &pod.name, uid, &self.cluster);
+    }
+
     /// The Pod need not be evicted: removes it from the condition of its PPS.
     pub fn on_eviction_needless(&mut self, pod: &NamespacedName) {
         self.ledger.forget_not_evicted(pod, &self.cluster);
@@ -306,10 +315,10 @@ impl Recorder {
         self.ledger.name_absence = period;
     }
 
-    /// Time has passed on this process' monotonic clock: names may have been absent for long
-    /// enough.
-    pub fn pass_time(&mut self, now: Instant) {
-        self.ledger.measure_absences(now, &self.cluster);
+    /// Time has passed, on this process' monotonic clock and in Unix seconds: names may have been
+    /// absent, or Pods may have lived, for long enough.
+    pub fn pass_time(&mut self, now: Instant, unix_time: i64) {
+        self.ledger.pass_time(now, unix_time, &self.cluster);
     }
 
     /// Whether a recorded state that can be forgotten names this node, and the node does not exist.

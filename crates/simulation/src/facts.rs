@@ -6,7 +6,9 @@ use pps_core::addresses::read_pod_ips;
 use pps_core::packed::PackedClaim;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, Spec, TargetReference, forbids_recording};
-use pps_recorder::facts::{NodeFact, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps};
+use pps_recorder::facts::{
+    Generation, NodeFact, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps,
+};
 use pps_recorder::generate::{FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL};
 use pps_scheduler::fields::{list, text};
 use serde::Deserialize;
@@ -36,6 +38,7 @@ pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
         annotations: strings(annotations).collect(),
         ips: read_pod_ips(&pod["status"]),
         pending: pending_pod(pod).map(Box::new),
+        incarnation: None,
     }
 }
 
@@ -82,6 +85,7 @@ pub(crate) fn of_workload(workload: &Workload) -> WorkloadFact {
         terminating: false,
         demand: workload.demand.clone(),
         annotations: strings(&workload.object["metadata"]["annotations"]).collect(),
+        generation: Generation::default(),
     }
 }
 

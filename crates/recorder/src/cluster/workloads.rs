@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::facts::store::{Changes, Put, Store, Update};
-use crate::facts::{GroupKind, NamespacedName, WatchState, WorkloadFact, WorkloadKey};
+use crate::facts::{Generation, GroupKind, NamespacedName, WatchState, WorkloadFact, WorkloadKey};
 
 /// How much is known of a kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) enum KindCoverage {
 pub(crate) struct Workloads {
     kinds: BTreeMap<GroupKind, Kind>,
     by_uid: HashMap<Arc<str>, WorkloadKey>,
+    /// `metadata.generation` of workloads of custom kinds.
+    generations: HashMap<WorkloadKey, i64>,
     /// Whether it is known which kinds can be watched at all.
     kinds_known: bool,
 }
@@ -89,6 +91,10 @@ impl Workloads {
         self.kinds.get(&key.kind)?.facts.get(&key.object)
     }
 
+    pub(crate) fn generation(&self, key: &WorkloadKey) -> Option<i64> {
+        self.generations.get(key).copied()
+    }
+
     /// The workload of this namespace with this UID.
     pub(crate) fn key_of(&self, namespace: &str, uid: &str) -> Option<&WorkloadKey> {
         self.by_uid
@@ -142,6 +148,7 @@ impl Workloads {
         let watched = self.kinds.remove(kind).is_some();
         if watched {
             self.by_uid.retain(|_, key| key.kind != *kind);
+            self.generations.retain(|key, _| key.kind != *kind);
         }
         watched
     }
@@ -151,6 +158,9 @@ impl Workloads {
             return false;
         };
         let uid = fact.uid.clone();
+        if let Generation(Some(generation)) = fact.generation {
+            self.generations.insert(key.clone(), generation);
+        }
         let put = kind.facts.put(&key.object, fact);
         if let Put::Changed(before) = &put {
             self.by_uid.remove(&before.uid);
@@ -165,6 +175,7 @@ impl Workloads {
     pub(super) fn remove(&mut self, key: &WorkloadKey) -> Option<WorkloadFact> {
         let before = self.kinds.get_mut(&key.kind)?.facts.remove(&key.object)?;
         self.by_uid.remove(&before.uid);
+        self.generations.remove(key);
         Some(before)
     }
 }

@@ -10,7 +10,7 @@ use crate::facts::{NamespacedName, WorkloadKey};
 use crate::ledger::Ledger;
 
 /// A Pod that waits for a node that no longer exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodEviction {
     pub pod: NamespacedName,
     pub uid: String,

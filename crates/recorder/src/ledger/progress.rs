@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use super::capacity::{Capacity, Sizes};
 use super::entry_change::EntryChange;
 use super::name_absence::NameAbsence;
+use super::recreations::Recreations;
 use crate::facts::{Form, Header};
 
 #[derive(Debug, Default)]
@@ -31,6 +32,7 @@ pub(crate) struct Progress {
     pub surplus: BTreeMap<Arc<str>, u8>,
     /// Entries whose Pods do not exist and whose names the workload does not list.
     pub absent_names: BTreeMap<Arc<str>, NameAbsence>,
+    pub recreations: Recreations,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,
     /// What the user has to do so that the policy finds the object, if its alias cannot be made.

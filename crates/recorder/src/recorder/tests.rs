@@ -12,6 +12,7 @@ mod names;
 mod node_deletion;
 mod recording;
 mod recording_policy;
+mod recreations;
 mod retention;
 mod scope;
 mod stale;
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::facts::read_pps;
-use crate::facts::{GroupKind, NodeFact, PodFact};
+use crate::facts::{Generation, GroupKind, NodeFact, PodFact};
 use crate::ledger::{CompactLimits, TrackedPps};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -100,6 +101,7 @@ impl World {
                 .iter()
                 .map(|(key, value)| ((*key).into(), (*value).into()))
                 .collect(),
+            generation: Generation::default(),
         };
         self.recorder.apply(Fact::Workloads(
             GroupKind::stateful_set(),

@@ -279,7 +279,7 @@ impl Worker {
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
         self.agenda.sweep(now);
-        self.recorder.pass_time(now);
+        self.recorder.pass_time(now, wall_clock().as_second());
         self.update_metrics();
         self.metrics.set_pending_writes(self.agenda.waiting(), now);
         self.metrics

@@ -53,6 +53,8 @@ pub(super) enum Finding<'a> {
     /// A Pod waits for a node that does not exist: what the user has to do.
     PodNotEvicted(&'a str),
     MissingLabels(MissingLabels<'a>),
+    /// This Pod is created again and again.
+    RecreationLoop(&'a str),
     Capacity(CapacityLevel),
     /// The names that the workload lists do not say which Pods it wants.
     NamesUnknown(&'a NamesDoubt),
@@ -138,6 +140,9 @@ pub(super) fn finding<'a>(
     }
     if let Some(missing_labels) = missing_labels {
         return Finding::MissingLabels(missing_labels);
+    }
+    if let Some(pod) = view.pps.progress.recreations.looping() {
+        return Finding::RecreationLoop(pod);
     }
     if let Some(capacity) = capacity {
         return Finding::Capacity(capacity);

@@ -5,6 +5,7 @@ use pps_core::{DEFAULT_NAMESPACE_SELECTOR, Reason, successor_of};
 
 use super::condition::{CapacityLevel, Finding, MissingLabels, Obstacle};
 use super::view::View;
+use crate::ledger::recreations;
 use crate::recording::Recording;
 
 const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop \
@@ -23,6 +24,9 @@ pub(super) fn recording(
         Finding::PodNotEvicted(advice) => Recording::not(Reason::PodNotEvicted, *advice),
         Finding::MissingLabels(missing) => {
             Recording::not(Reason::TopologyKeyMissing, missing_labels(missing))
+        }
+        Finding::RecreationLoop(pod) => {
+            Recording::fine(Reason::RecreationLoop, recreations::advice(pod))
         }
         Finding::Capacity(level) => capacity(*level, recorded, size_limit),
         Finding::NamesUnknown(doubt) => Recording::fine(

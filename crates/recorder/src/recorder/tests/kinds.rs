@@ -49,6 +49,7 @@ impl World {
                 .iter()
                 .map(|(key, value)| ((*key).into(), (*value).into()))
                 .collect(),
+            generation: Generation::default(),
         };
         self.apply(Update::Apply(key(name), fact));
     }

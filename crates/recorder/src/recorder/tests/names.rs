@@ -102,7 +102,7 @@ impl Listed {
         while self.now < end {
             self.world.settle("p");
             self.now += TICK;
-            self.world.recorder.pass_time(self.now);
+            self.world.recorder.pass_time(self.now, 0);
         }
         self.world.settle("p");
         self.world.states("p")
@@ -291,8 +291,8 @@ fn reads_names_and_living_pods_before_a_drop() {
     let after = pod_set(&["w-0"]);
     listed.apply(&after);
     listed.world.settle("p");
-    listed.world.recorder.pass_time(listed.now);
-    listed.world.recorder.pass_time(listed.now + PERIOD);
+    listed.world.recorder.pass_time(listed.now, 0);
+    listed.world.recorder.pass_time(listed.now + PERIOD, 0);
     let decision = listed.world.recorder.decide_status(&key("p"), NOW);
     let check = decision.write.unwrap().loss_check.unwrap();
     assert!(check.unwanted().map(|pod| &**pod).eq(["w-1"]));

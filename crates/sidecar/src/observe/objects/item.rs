@@ -37,6 +37,8 @@ pub(super) struct Metadata {
     pub(super) uid: Option<String>,
     pub(super) resource_version: Option<String>,
     pub(super) generation: Option<i64>,
+    /// Parsed only where it is used.
+    pub(super) creation_timestamp: Option<String>,
     /// Whether an object is being deleted is read, but not since when: the API server also has
     /// times that this program cannot show.
     deletion_timestamp: Option<IgnoredAny>,

@@ -1,13 +1,14 @@
 //! Pods, and their facts.
 
 use k8s_openapi::api::core::v1::PodIP;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use pps_core::addresses::pod_ips;
 use pps_core::limits::MAX_NAME_LENGTH;
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, forbids_recording};
-use pps_recorder::facts::{NamespacedName, PendingPod, PodFact, interest::Interest};
+use pps_recorder::facts::{Incarnation, NamespacedName, PendingPod, PodFact, interest::Interest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -37,6 +38,14 @@ struct PodStatus {
     pod_ip: Option<String>,
     #[serde(rename = "podIPs")]
     pod_ips: Vec<PodIP>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    restart_count: i64,
 }
 
 #[derive(Default, Deserialize)]
@@ -108,6 +117,10 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         },
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
+        incarnation: owner
+            .filter(|owner| !is_stateful_set(owner))
+            .and_then(|_| incarnation(pod))
+            .map(Box::new),
     })
 }
 
@@ -146,6 +159,29 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
         pps: pps.into(),
         required_affinity: pod.spec.affinity.clone(),
         unschedulable_since: condition(pod, "PodScheduled", "False").and_then(PodCondition::since),
+    })
+}
+
+/// Whether the controller is Kubernetes' or OpenKruise's StatefulSet.
+fn is_stateful_set(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split('/').next();
+    owner.kind == "StatefulSet" && matches!(group, Some("apps" | "apps.kruise.io"))
+}
+
+/// What tells a Pod that carries the policy's annotation from the next one of its name.
+fn incarnation(pod: &Pod) -> Option<Incarnation> {
+    pod.metadata.annotation(INJECTED_ANNOTATION)?;
+    let created: Timestamp = pod.metadata.creation_timestamp.as_ref()?.parse().ok()?;
+    let status = &pod.status;
+    let containers = [&status.container_statuses, &status.init_container_statuses];
+    let mut containers = containers.into_iter().flatten().flatten();
+    let has_ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    Some(Incarnation {
+        uid: pod.metadata.uid.clone()?,
+        created: created.as_second(),
+        is_disturbed: has_ended
+            || condition(pod, "DisruptionTarget", "True").is_some()
+            || containers.any(|container| container.restart_count > 0),
     })
 }
 
@@ -192,6 +228,7 @@ mod tests {
             annotations: vec![("ip".into(), "10.0.0.7".into())],
             ips: vec!["10.0.0.7".into()],
             pending: None,
+            incarnation: None,
         };
         assert_eq!(pod_fact(&pod, &interest), Some(expected));
         let mut starting = pod;
@@ -321,5 +358,55 @@ mod tests {
         assert!(pod_fact(&owned_by("apps/v1", "ReplicaSet"), &interest).is_none());
         assert!(pod_fact(&owned_by("example.io/v1", "Database"), &interest).is_some());
         assert!(pod_fact(&json!({"metadata": {"name": "bare"}}), &interest).is_some());
+    }
+
+    #[test]
+    fn tells_the_pods_of_one_name_apart_where_an_operator_makes_them() {
+        let read = |api_version: &str, kind: &str, change: &Value| {
+            let mut pod = json!({
+                "metadata": {
+                    "name": "w-0", "uid": "1", "creationTimestamp": "2026-01-01T00:00:07Z",
+                    "annotations": {INJECTED_ANNOTATION: "p"},
+                    "ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "w", "uid": "u", "controller": true}],
+                },
+                "status": {"phase": "Running"},
+            });
+            for (pointer, value) in change.as_object().into_iter().flatten() {
+                *pod.pointer_mut(pointer).unwrap() = value.clone();
+            }
+            pod_fact(&pod, &Interest::default()).unwrap().incarnation
+        };
+        let healthy = read("planetscale.com/v2", "VitessShard", &json!({})).unwrap();
+        let expected = Incarnation {
+            uid: "1".into(),
+            created: 1_767_225_607,
+            is_disturbed: false,
+        };
+        assert_eq!(*healthy, expected);
+        assert_eq!(
+            read("apps.kruise.io/v1beta1", "StatefulSet", &json!({})),
+            None
+        );
+        assert_eq!(
+            read(
+                "planetscale.com/v2",
+                "VitessShard",
+                &json!({"/metadata/annotations": {}})
+            ),
+            None
+        );
+        for status in [
+            json!({"phase": "Failed"}),
+            json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}),
+            json!({"containerStatuses": [{"restartCount": 0}, {"restartCount": 1}]}),
+            json!({"initContainerStatuses": [{"restartCount": 1}]}),
+        ] {
+            let read = read(
+                "planetscale.com/v2",
+                "VitessShard",
+                &json!({"/status": status}),
+            );
+            assert!(read.unwrap().is_disturbed, "{status}");
+        }
     }
 }

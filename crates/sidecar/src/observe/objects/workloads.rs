@@ -3,7 +3,7 @@
 use k8s_openapi::Resource;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetOrdinals};
 use pps_recorder::demand::{Demand, Naming};
-use pps_recorder::facts::{NamespacedName, WorkloadFact};
+use pps_recorder::facts::{Generation, NamespacedName, WorkloadFact};
 use pps_recorder::generate;
 use serde::Deserialize;
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub fn read_custom_workload(
         let parsed = Parsed::<Option<Value>, Unused>::read(object)?;
         return Ok(parsed.into_item(Metadata::key, |metadata, parts| {
             let demand = parts.map(|parts| Demand::read(&parts.spec.unwrap_or_default(), naming));
-            Some(workload(&metadata, api_version, demand))
+            Some(custom_workload(&metadata, api_version, demand))
         }));
     }
     let parsed = Parsed::<Option<Value>, Option<Value>>::read(object)?;
@@ -56,8 +56,15 @@ pub fn read_custom_workload(
             let status = parts.status.unwrap_or_default();
             Demand::read_with_status(&parts.spec.unwrap_or_default(), &status, naming)
         });
-        Some(workload(&metadata, api_version, demand))
+        Some(custom_workload(&metadata, api_version, demand))
     }))
+}
+
+fn custom_workload(metadata: &Metadata, api_version: &str, demand: Option<Demand>) -> WorkloadFact {
+    WorkloadFact {
+        generation: Generation(metadata.generation),
+        ..workload(metadata, api_version, demand)
+    }
 }
 
 fn workload(metadata: &Metadata, api_version: &str, demand: Option<Demand>) -> WorkloadFact {
@@ -72,6 +79,7 @@ fn workload(metadata: &Metadata, api_version: &str, demand: Option<Demand>) -> W
             .filter_map(|key| metadata.annotations.as_ref()?.get_key_value(*key))
             .map(|(key, value)| (key.clone(), generate::kept_value(value).to_owned()))
             .collect(),
+        generation: Generation(None),
     }
 }
 

@@ -79,6 +79,7 @@ impl Worker {
         let now = Instant::now();
         let Err(failure) = result else {
             self.metrics.count_write(PODS, "success");
+            self.recorder.on_pod_evicted(eviction);
             self.agenda.evictions.written(pod, 0, now);
             self.agenda.unschedulable_pods.cancel(pod);
             let message = format!(
