@@ -150,6 +150,7 @@ async fn only_the_leader_writes_of_all_kinds() {
         custom_kinds::watches_a_kind_as_soon_as_it_is_defined,
         custom_kinds::stops_watching_a_kind_whose_definition_is_deleted,
         custom_kinds::wants_the_names_that_a_workload_lists,
+        custom_kinds::reports_an_operator_that_compares_the_affinity,
     ])
     .await;
     permissions::assert_used_as_granted_with(&cluster, custom_kinds::GRANTED);

@@ -541,3 +541,47 @@ async fn set_instances(pool: &Pool<'_>, name: &str, names: &Value) {
         .await
         .unwrap();
 }
+
+pub(crate) async fn reports_an_operator_that_compares_the_affinity(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "looping", 3, 2).await;
+    grant(cluster, "podsets").await;
+    let list = json!({"workloads": [
+        {"group": GROUP, "kind": "PodSet", "namesPath": "spec.pods[*].metadata.name"},
+    ]});
+    write_whitelist(cluster, &list.to_string()).await;
+    define(cluster, &pod_set()).await;
+    wait_until_watched(cluster, &pod_set(), true).await;
+    let mut tablets = pods_named(&["vt-0"]);
+    tablets["comparesAffinity"] = json!(true);
+    apply(&pool, &pod_set(), "vt", false, &tablets).await;
+    let target =
+        json!({"apiVersion": pod_set().resource.api_version, "kind": "PodSet", "name": "vt"});
+    let spec = json!({"targetRef": target,
+        "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
+    pool.object("vt", &spec).await;
+    pool.recorded("vt", "vt").await;
+
+    // From now on, each Pod gets an affinity that its operator did not write.
+    let pods = cluster.pods_api(pool.namespace);
+    pods.delete("vt-0", &DeleteParams::default()).await.unwrap();
+    let pps = wait_for_reason(&pool, "vt", "RecreationLoop").await;
+    assert_eq!(recording(&pps)["status"], "True");
+    assert!(pps.data["status"]["podStates"]["vt-0"].is_object());
+    let message = pool.event("vt", "RecreationLoop").await;
+    assert!(
+        message.contains("list annotations only, no topology"),
+        "{message}"
+    );
+
+    // The way out.
+    let patch = json!({"spec": {"requiredPersistentTopology": null}});
+    cluster
+        .pps_api(pool.namespace)
+        .patch("vt", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    wait_for_reason(&pool, "vt", "AllRecorded").await;
+    let pod = ready(&pool, "vt", &["vt-0"]).await.remove("vt-0").unwrap();
+    assert_eq!(pod.annotations[MARKER], "vt", "the annotation is injected");
+}

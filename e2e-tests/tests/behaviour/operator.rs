@@ -160,7 +160,8 @@ async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
                 .owner_references()
                 .iter()
                 .any(|owner| Some(&owner.uid) == workload.uid().as_ref());
-            if is_own && !wanted.contains(name) && pod.metadata.deletion_timestamp.is_none() {
+            let is_unwanted = !wanted.contains(name) || is_drifted(&workload, pod);
+            if is_own && is_unwanted && pod.metadata.deletion_timestamp.is_none() {
                 pods.delete(name, &DeleteParams::default()).await?;
             }
         }
@@ -170,6 +171,14 @@ async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the operator compares the node affinity of its Pods with what it asked for, as Vitess
+/// does, and finds another one.
+fn is_drifted(workload: &DynamicObject, pod: &Pod) -> bool {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let has_node_affinity = affinity.is_some_and(|affinity| affinity.node_affinity.is_some());
+    workload.data["spec"]["comparesAffinity"] == true && has_node_affinity
 }
 
 /// A Pod from the workload's template.

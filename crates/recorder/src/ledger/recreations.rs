@@ -11,7 +11,7 @@ use pps_core::Reason;
 
 use super::{Ledger, TrackedPps};
 use crate::cluster::{Cluster, EndedPod};
-use crate::facts::{GroupKind, NamespacedName, WorkloadKey};
+use crate::facts::{GroupKind, NamespacedName, PodFact, WorkloadKey};
 use crate::whitelist::Entry;
 
 /// How many Pods of one name in a row have to live for a short time.
@@ -80,10 +80,14 @@ impl Recreations {
         }
     }
 
-    /// Forgets the names whose present Pods live for longer.
-    fn keep_short_lives(&mut self, created: impl Fn(&Arc<str>) -> Option<i64>, now: i64) {
-        self.lives.retain(|pod, _| {
-            created(pod).is_none_or(|created| now.saturating_sub(created) < SHORT_LIFE)
+    /// Forgets the names whose present Pods live for longer, or without the policy's annotation.
+    fn keep_short_lives<'a>(&mut self, pod: impl Fn(&Arc<str>) -> Option<&'a PodFact>, now: i64) {
+        self.lives.retain(|name, _| match pod(name) {
+            None => true,
+            Some(pod) => pod
+                .incarnation
+                .as_ref()
+                .is_some_and(|pod| now.saturating_sub(pod.created) < SHORT_LIFE),
         });
     }
 }
@@ -169,7 +173,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the loops of workloads that have changed, and of Pods that live.
+    /// Ends the loops of workloads that have changed, of Pods that live, and of objects that no
+    /// longer have a topology.
     pub(super) fn end_loops(&mut self, cluster: &Cluster) {
         let Some(now) = self.unix_time else { return };
         for (key, object) in &mut self.objects.tracked {
@@ -179,11 +184,11 @@ impl Ledger {
             }
             let before = recreations.looping().cloned();
             recreations.follow(cluster.workloads.generation(&object.workload));
-            let created = |pod: &Arc<str>| {
-                let pod = cluster.pods.facts.get(&key.sibling(pod))?;
-                Some(pod.incarnation.as_ref()?.created)
-            };
-            recreations.keep_short_lives(created, now);
+            if object.observed.spec.topology_keys().next().is_none() {
+                recreations.lives.clear();
+            }
+            let pod = |name: &Arc<str>| cluster.pods.facts.get(&key.sibling(name));
+            recreations.keep_short_lives(pod, now);
             if recreations.looping() != before.as_ref() {
                 object.progress.dirty.mark_header();
                 self.work.statuses.insert(key.clone());

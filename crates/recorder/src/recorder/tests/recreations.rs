@@ -160,6 +160,21 @@ fn a_replacement_that_the_watch_shows_as_a_change_counts() {
 }
 
 #[test]
+fn the_way_out_ends_it() {
+    let mut operated = Operated::new();
+    operated.lives(3, MINUTE);
+    assert!(operated.is_looping());
+    let mut spec = spec("w");
+    spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Shard", "name": "w"});
+    spec["requiredPersistentTopology"] = Value::Null;
+    let status = operated.world.status("p");
+    operated.world.object("p", &spec, &status);
+    assert!(!operated.is_looping());
+    operated.lives(5, MINUTE);
+    assert!(!operated.is_looping());
+}
+
+#[test]
 fn a_change_of_the_workload_ends_it_and_begins_the_count() {
     let mut operated = Operated::new();
     operated.lives(3, MINUTE);
