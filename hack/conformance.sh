@@ -195,7 +195,7 @@ evidence() {
     k get pods -n "$NAME" -o jsonpath="{range .items[*]}$pod{end}"
     k get pods -n "$WORKLOADS" -o jsonpath="{range .items[*]}$pod{end}"
     k get pods -n "$KUBEWARDEN" -l "$server" -o jsonpath="{range .items[*]}$pod{end}"
-    k logs -n "$KUBEWARDEN" -l "$server" --tail 50 --prefix | grep -E -A 1 'ERROR|rror:|panic' | tail -n 6
+    k logs -n "$KUBEWARDEN" -l "$server" --tail 50 --prefix | grep -v 'request{' | grep -E -A 1 'ERROR|rror:|panic' | tail -n 6
     k get events -n "$WORKLOADS" --field-selector type=Warning -o jsonpath='{range .items[*]}{.involvedObject.name}: {.message}{"\n"}{end}' | sort -u | tail -n 5
 }
 

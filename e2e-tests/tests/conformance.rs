@@ -72,7 +72,7 @@ async fn cluster() -> Cluster {
 
 fn script(cluster: &Cluster, installation: &Installation) -> Script {
     Script::of(cluster)
-        .from_registry(installation.registry.host())
+        .with_registry(installation.registry.host())
         .set("NODE", NODE)
 }
 

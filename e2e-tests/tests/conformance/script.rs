@@ -80,7 +80,7 @@ impl Script {
     }
 
     /// With what was pushed to a registry without TLS.
-    pub(super) fn from_registry(self, host: &str) -> Self {
+    pub(super) fn with_registry(self, host: &str) -> Self {
         self.set("REGISTRY", host).argument("--plain-http")
     }
 
@@ -137,7 +137,7 @@ impl Script {
         assert!(ended.code.is_some_and(|code| code != 0), "{ended:?}");
         let last = ended.printed.lines().last().unwrap_or_default();
         assert!(last.starts_with("error: "), "{}", ended.printed);
-        assert!(last.contains(why), "{:?} is not in {last}", why);
+        assert!(last.contains(why), "{why:?} is not in {last}");
         assert!(!ended.printed.contains("passed: "), "{}", ended.printed);
     }
 }
