@@ -221,6 +221,8 @@ fn deployment(name: &str, replicas: u64, labels: &Value, image: &str, account: &
             "selector": {"matchLabels": {"app": all["app"]}},
             "template": {"metadata": {"labels": all}, "spec": {
                 "serviceAccountName": account,
+                // What only sleeps does not end by itself.
+                "terminationGracePeriodSeconds": 1,
                 "containers": [{"name": "main", "image": image}],
             }},
         },
