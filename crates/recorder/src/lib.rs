@@ -16,6 +16,7 @@
 //! | [`timing`] | when is a write, a lookup or an eviction due? |
 //! | [`mod@record`] | which state of a running Pod is recorded? |
 //! | [`workload`] | which recorded states are kept? |
+//! | [`place`] | what of a recorded place does a Pod keep that is freed from its node? |
 //! | [`demand`] | which Pods does a workload's spec ask for? |
 //! | [`names`] | which Pods does a workload list by name? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
@@ -41,6 +42,7 @@ pub mod generate;
 pub mod kinds;
 mod ledger;
 pub mod names;
+pub mod place;
 pub mod record;
 mod recorder;
 pub mod recording;

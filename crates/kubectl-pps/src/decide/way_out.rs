@@ -1,9 +1,10 @@
-//! The recorded values that keep a Pod from other nodes, and the fewest to give up.
+//! The fewest recorded values to give up, as a user reads and writes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use pps_core::pps::short;
 use pps_core::{PodState, Spec, is_label_key};
+use pps_recorder::place::{GivenUp, OpenNode};
 
 use crate::snapshot::Node;
 
@@ -26,28 +27,15 @@ impl WayOut {
         state: &'a PodState,
         nodes: impl IntoIterator<Item = &'a Node>,
     ) -> Option<Self> {
-        let recorded = spec.required_values(state);
-        let candidates: Vec<Candidate> = nodes
-            .into_iter()
-            .map(|node| Candidate::of(node, &recorded))
-            .collect();
-        let fewest = candidates
+        let GivenUp { labels, nodes } = GivenUp::fewest(spec, state, nodes)?;
+        let values = labels
             .iter()
-            .map(|candidate| &candidate.differing)
-            .min_by_key(|differing| differing.len())?;
-        let nodes = candidates
-            .iter()
-            .filter(|candidate| candidate.differing.is_subset(fewest))
-            .map(|candidate| candidate.node.to_owned())
-            .collect();
-        let values = fewest
-            .iter()
-            .map(|(key, value)| format!("{}={value}", short(key)))
+            .map(|label| format!("{}={}", short(&label.key), label.value))
             .collect();
         // Nobody may have validated the keys, and a shell would obey some.
-        let keys = fewest.iter().filter(|(key, _)| is_label_key(key));
+        let keys = labels.iter().filter(|label| is_label_key(&label.key));
         let flags = keys
-            .flat_map(|(key, _)| [" --any ", word(spec, key)])
+            .flat_map(|label| [" --any ", word(spec, &label.key)])
             .collect();
         Some(Self {
             values,
@@ -57,24 +45,13 @@ impl WayOut {
     }
 }
 
-/// A node that could take the Pod without some of the required values.
-struct Candidate<'a> {
-    node: &'a str,
-    /// The keys and values that the node does not have.
-    differing: BTreeSet<(&'a str, &'a str)>,
-}
+impl OpenNode for Node {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
 
-impl<'a> Candidate<'a> {
-    fn of(node: &'a Node, required: &BTreeMap<&'a str, &'a str>) -> Self {
-        let differing = required
-            .iter()
-            .map(|(key, value)| (*key, *value))
-            .filter(|(key, value)| node.label(key) != Some(value))
-            .collect();
-        Self {
-            node: node.name(),
-            differing,
-        }
+    fn label(&self, key: &str) -> Option<&str> {
+        Self::label(self, key)
     }
 }
 
