@@ -173,7 +173,12 @@ fn one_crate_writes_to_the_api_server() {
     }
     // What a write means is decided in few places.
     let writes = ["Write::", "event::publish"];
-    let sidecar = ["lead.rs", "write.rs", "write/events.rs"];
+    let sidecar = [
+        "lead.rs",
+        "write.rs",
+        "write/events.rs",
+        "write/fallback.rs",
+    ];
     assert_eq!(
         files_with("crates/sidecar/src", &writes),
         sidecar.map(|file| format!("crates/sidecar/src/{file}"))

@@ -5,6 +5,7 @@
 //! repeats the random numbers of a run.
 
 pub(crate) mod custom_kinds;
+mod fallback;
 pub(crate) mod generated;
 mod interruptions;
 mod leadership;
@@ -182,6 +183,27 @@ async fn every_permission_is_needed() {
     ])
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn a_requirement_ends_after_its_time() {
+    let cluster = Cluster::builder()
+        .control_plane(|options| options.audit_log = true)
+        .product();
+    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
+    let cluster = cluster.sidecar(fallback::sidecar()).start().await.unwrap();
+    let first = support::run(scenarios![&cluster;
+        fallback::gives_up_a_lost_zone_one_pod_at_a_time,
+        fallback::keeps_the_zone_while_one_of_its_nodes_takes_pods,
+        fallback::keeps_the_place_of_a_pod_that_its_volume_pins,
+    ])
+    .await;
+    let second = support::run_in_turn(scenarios![&cluster;
+        fallback::evicts_a_pod_whose_place_an_earlier_process_has_given_up,
+    ])
+    .await;
+    first.unwrap();
+    second.unwrap();
 }
 
 #[tokio::test]

@@ -514,6 +514,10 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     let api = cluster.pps_api("default");
     let term =
         |weight: i64| json!({"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}});
+    let fallback = |seconds: Value| {
+        json!({"requiredPersistentTopology":
+            {"nodeTopologyKeys": ["zone"], "fallbackAfterSeconds": seconds}})
+    };
     let refused = [
         (json!({"preferredPersistentTopology": [term(0)]}), "weight"),
         (
@@ -569,6 +573,9 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
             json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}),
             "valueFrom",
         ),
+        (fallback(json!(29)), "fallbackAfterSeconds"),
+        (fallback(json!(14_401)), "fallbackAfterSeconds"),
+        (fallback(json!("600")), "fallbackAfterSeconds"),
         // A bare string instead of an object.
         (
             json!({"persistentPodAnnotations": ["a"]}),
@@ -591,6 +598,21 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
             .await
             .unwrap();
     }
+    for seconds in [30, 14_400] {
+        let name = format!("fallback-{seconds}");
+        let stored = create(&api, &name, &spec_with(&fallback(json!(seconds)))).await;
+        let required = &stored.unwrap().data["spec"]["requiredPersistentTopology"];
+        assert_eq!(required["fallbackAfterSeconds"], seconds);
+    }
+    // A preference has no end: the field is not stored.
+    let mut preferred = term(1);
+    preferred["preference"]["fallbackAfterSeconds"] = 600.into();
+    let changes = json!({"preferredPersistentTopology": [preferred]});
+    let stored = create(&api, "no-end", &spec_with(&changes)).await.unwrap();
+    assert_eq!(
+        stored.data["spec"]["preferredPersistentTopology"],
+        json!([term(1)])
+    );
 }
 
 async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster: &Cluster) {

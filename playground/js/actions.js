@@ -33,6 +33,7 @@ function nodeActions(shown, name) {
       about(name),
       tool(shown, "lose", "Return node", { do: "returnNode", node: name }, "Creates the Node object again."),
       tool(shown, "grace", "Let the grace period end", { do: "endGracePeriod" }, "A PersistentPodState with nodeDeletionPolicy: Forget drops the states of nodes that do not exist."),
+      tool(shown, "wait", "Let fallbackAfterSeconds pass", { do: "endFallbackPeriod" }, "A Pod whose requirement has an end gives up what no node can serve."),
     ];
   }
   const cordon = node.cordoned

@@ -82,6 +82,15 @@ const FORGET = `${LOCAL_DISK}  # After a grace period, drop the states of a dele
   nodeDeletionPolicy: Forget
 `;
 
+const BOUNDED = pps(
+  "db",
+  `  # A Pod waits ten minutes for its node, or for another one of its zone.
+  requiredPersistentTopology:
+    nodeTopologyKeys: [topology.kubernetes.io/zone, kubernetes.io/hostname]
+    fallbackAfterSeconds: 600
+`,
+);
+
 const REFUSED = pps(
   "db",
   `  requiredPersistentTopology:
@@ -201,6 +210,22 @@ export const EXAMPLES = [
         action: { do: "endGracePeriod" },
         say: "node-4 does not come back. The sidecar drops the state of db-1 and evicts the Pod, which starts on another node. The data of node-4 is lost, with PPS and without.",
       },
+    ],
+  },
+  {
+    name: "fallback",
+    title: "A Pod waits for its node, but not for hours",
+    text: [
+      "Each Pod requires its zone and its node, for ten minutes (fallbackAfterSeconds). Then it gives up what no node can serve: first the node, and the zone only if no node of it can take the Pod.",
+      "The sidecar of this example runs with --evict-pending-pods, which is off by default: without it, Pods wait forever. The switch is below the settings of the policy.",
+    ],
+    evictPendingPods: true,
+    objects: documents(BOUNDED, running("db", "/var/lib/db"), nodes(true)),
+    steps: [
+      { action: { do: "loseNode", node: "node-2" }, say: "The machine of node-2 fails. With PPS, db-0 waits. Without PPS, it starts empty on node-1 at once." },
+      { action: { do: "returnNode", node: "node-2" }, say: "node-2 is back after five minutes, with its disk. With PPS, db-0 has its data. Without PPS, the data is on node-2, and db-0 is not." },
+      { action: { do: "loseNode", node: "node-2" }, say: "node-2 fails again. With PPS, db-0 waits." },
+      { action: { do: "endFallbackPeriod" }, say: "Ten minutes are over. db-0 gives up node-2, keeps its zone, and starts on node-1: its data has to be copied from a replica. Other Pods would follow one at a time." },
     ],
   },
   {

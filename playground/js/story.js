@@ -30,6 +30,7 @@ const LABELS = {
   deleteWorkload: (a) => `Delete ${a.workload}`,
   createWorkload: (a) => `Create ${a.workload}`,
   endGracePeriod: () => "Let the grace period end",
+  endFallbackPeriod: () => "Let fallbackAfterSeconds pass",
 };
 
 /** Kind and name of an object, as far as its lines tell.

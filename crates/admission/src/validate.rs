@@ -11,7 +11,8 @@ use pps_core::annotations::AnnotationRules;
 use pps_core::governing::aliased;
 use pps_core::json::shorten;
 use pps_core::limits::{
-    MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS, describe_excess, shorten_list,
+    MAX_ANNOTATIONS, MAX_FALLBACK_SECONDS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS,
+    MIN_FALLBACK_SECONDS, describe_excess, shorten_list,
 };
 use pps_core::names::successor_of;
 use pps_core::names::{is_annotation_key, is_api_version, is_dns_subdomain, is_kind, is_label_key};
@@ -236,6 +237,7 @@ impl Review {
         let required = &spec["requiredPersistentTopology"];
         if !required.is_null() {
             self.check_topology("spec.requiredPersistentTopology", required);
+            self.check_fallback(&required["fallbackAfterSeconds"]);
         }
         let preferred = self.read_list(
             "spec.preferredPersistentTopology",
@@ -255,6 +257,13 @@ impl Review {
                 );
             }
             self.check_topology(&format!("{path}.preference"), &term["preference"]);
+            let end = &term["preference"]["fallbackAfterSeconds"];
+            if !end.is_null() {
+                let path = format!("{path}.preference.fallbackAfterSeconds");
+                let remedy = "remove it: a Pod waits for no preference; only \
+                              requiredPersistentTopology has an end";
+                self.refuse(&path, end, remedy);
+            }
         }
         let annotations = self.read_list(
             "spec.persistentPodAnnotations",
@@ -299,6 +308,23 @@ impl Review {
             ("recordingPolicy", &["Always", "IfNotPresent"]),
         ] {
             self.check_choice(&format!("spec.{field}"), &spec[field], choices);
+        }
+    }
+
+    /// Checks how long a Pod waits for its place, if that is bounded.
+    fn check_fallback(&mut self, seconds: &Value) {
+        let is_valid = |seconds: i64| {
+            u32::try_from(seconds).is_ok_and(|seconds| {
+                (MIN_FALLBACK_SECONDS..=MAX_FALLBACK_SECONDS).contains(&seconds)
+            })
+        };
+        if !seconds.is_null() && !seconds.as_i64().is_some_and(is_valid) {
+            let remedy = format!(
+                "use a whole number from {MIN_FALLBACK_SECONDS} to {MAX_FALLBACK_SECONDS}, or \
+                 remove it to wait forever"
+            );
+            let path = "spec.requiredPersistentTopology.fallbackAfterSeconds";
+            self.refuse(path, seconds, &remedy);
         }
     }
 

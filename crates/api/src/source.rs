@@ -145,8 +145,14 @@ impl Source {
     /// Only the object of this name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
+        self.with_field("metadata.name", name)
+    }
+
+    /// Only the objects with this value of a field that the API server can select by.
+    #[must_use]
+    pub fn with_field(self, field: &str, value: &str) -> Self {
         Self {
-            field_selector: Some(format!("metadata.name={name}")),
+            field_selector: Some(format!("{field}={value}")),
             ..self
         }
     }

@@ -171,6 +171,8 @@ pub(crate) struct Recorded {
     pub(crate) recording: Option<Condition>,
     /// Whether a definition without `status.packed` hides states of it.
     pub(crate) may_hide_states: bool,
+    /// Whether its requirement has an end.
+    pub(crate) falls_back: bool,
 }
 
 impl Recorded {
@@ -195,6 +197,8 @@ impl Recorded {
                 status["recorded"].as_i64(),
                 false,
             ),
+            falls_back: object["spec"]["requiredPersistentTopology"]["fallbackAfterSeconds"]
+                .is_number(),
         })
     }
 }
@@ -237,6 +241,11 @@ pub(crate) struct Facts {
     pub(crate) further: Vec<Self>,
     /// The rights that the sidecar needs and does not have.
     pub(crate) missing_sidecar_rights: Vec<Right>,
+    /// Whether a requirement has an end, of an object that the sidecar records.
+    pub(crate) falls_back: bool,
+    /// The rights that the sidecar lacks to have Pods give up their places, where a requirement has
+    /// an end.
+    pub(crate) missing_fallback_rights: Vec<Right>,
     pub(crate) lease: Read<LeaseReads>,
     pub(crate) openkruise_lease: Read<LeaseReads>,
     pub(crate) whitelist: Read<Option<String>>,

@@ -235,6 +235,11 @@ pub(crate) enum RecorderDiagnosis {
     SidecarForbidden {
         rights: Vec<Right>,
     },
+    /// Requirements have an end, and no Pod gives up its place.
+    FallbackForbidden {
+        /// What the sidecar lacks; if nothing, the flag that lets it evict Pods.
+        rights: Vec<Right>,
+    },
     LeaderActive {
         pod: String,
     },

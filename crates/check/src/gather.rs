@@ -113,10 +113,13 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
         read_server(reader, facts).await;
         read_modules(reader, facts).await;
     }
+    let objects = read_objects(reader, facts).await;
+    let listed = objects.known().cloned().unwrap_or_default();
     let mut further = std::mem::take(&mut facts.further);
     let read_further = join_all(further.iter_mut().map(async |one| {
         let first = Leases::read(reader, one).await;
         sidecar_rights::read(reader, one).await;
+        sidecar_rights::read_for_fallbacks(reader, one, &listed).await;
         leases::compare(reader, one, &first, timing).await;
     }));
     sidecar_rights::read(reader, facts).await;
@@ -125,7 +128,8 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
         .get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP)
         .await;
     facts.whitelist = config.map(|config| config.data?.remove(whitelist::KEY));
-    facts.objects = read_objects(reader, facts).await;
+    sidecar_rights::read_for_fallbacks(reader, facts, &listed).await;
+    facts.objects = objects;
     tokio::join!(leases::compare(reader, facts, &first, timing), read_further);
     facts.further = further;
 }

@@ -7,6 +7,11 @@ pub const MAX_TOPOLOGY_KEYS: usize = 64;
 pub const MAX_PREFERRED_TERMS: usize = 64;
 /// Annotations that one PPS persists.
 pub const MAX_ANNOTATIONS: usize = 128;
+/// The least number of seconds that a Pod waits for its recorded place: a node that restarts, or a
+/// busy scheduler, is no reason to give a place up.
+pub const MIN_FALLBACK_SECONDS: u32 = 30;
+/// The largest number of seconds that a Pod waits for its recorded place: four hours.
+pub const MAX_FALLBACK_SECONDS: u32 = 14_400;
 /// Characters in a label or annotation key: a prefix of 253, a slash, and a name of 63.
 pub const MAX_KEY_LENGTH: usize = 317;
 /// Characters in the name of an object.

@@ -17,8 +17,9 @@ use crate::json::read;
 
 pub use crate::json::null_as_default;
 pub use spec::{
-    NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RecordingPolicy,
-    RetentionPolicy, Spec, TargetReference, ValueFrom, group_of, short,
+    FallbackAfter, NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm,
+    RecordingPolicy, RequiredTopologyTerm, RetentionPolicy, Spec, TargetReference, ValueFrom,
+    group_of, short,
 };
 pub use status::{Condition, Packed, PodState, Status};
 
@@ -110,6 +111,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_requirement_ends_after_a_valid_number_of_seconds_alone() {
+        for (seconds, ends_after, is_unknown) in [
+            (json!(600), Some(600), false),
+            (json!(30), Some(30), false),
+            (json!(14_400), Some(14_400), false),
+            (json!(29), None, false),
+            (json!(14_401), None, false),
+            (json!(-1), None, false),
+            (json!(null), None, false),
+            (json!("600"), None, true),
+            (json!(600.5), None, true),
+            (json!([]), None, true),
+        ] {
+            let spec: Spec = serde_json::from_value(json!({
+                "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+                "requiredPersistentTopology": {"keys": ["zone"], "fallbackAfterSeconds": seconds},
+            }))
+            .unwrap();
+            assert_eq!(spec.fallback_after_seconds(), ends_after, "{seconds}");
+            let path = "spec.requiredPersistentTopology.fallbackAfterSeconds";
+            assert_eq!(
+                spec.unknown_field(),
+                is_unknown.then_some(path),
+                "{seconds}"
+            );
+            assert_eq!(spec.required_keys().collect::<Vec<_>>(), ["zone"]);
+        }
+    }
 
     #[test]
     fn reads_a_topology_with_neither_spelling_or_both() {

@@ -68,6 +68,11 @@ pub enum Reason {
     PodNotEvicted,
     /// An operator creates a Pod again and again, perhaps because the policy adds node affinity.
     RecreationLoop,
+    /// The sidecar gave up a part of a Pod's recorded place, after the Pod had waited for it as long
+    /// as the PPS says.
+    FellBack,
+    /// A Pod has waited for its recorded place as long as the PPS says, and keeps the place.
+    FallbackBlocked,
 }
 
 impl Reason {
@@ -102,6 +107,8 @@ impl Reason {
             Self::PodEvicted => "PodEvicted",
             Self::PodNotEvicted => "PodNotEvicted",
             Self::RecreationLoop => "RecreationLoop",
+            Self::FellBack => "FellBack",
+            Self::FallbackBlocked => "FallbackBlocked",
         }
     }
 }

@@ -108,6 +108,25 @@ impl RequiredAffinity {
             })
     }
 
+    /// Whether each term requires exactly this value of a label, as the policy injects it.
+    pub fn requires(&self, key: &str, value: &str) -> bool {
+        self.single_values(key).any(|single| single == value)
+    }
+
+    /// The values of a label each of which every term requires, and no other value beside it.
+    pub fn single_values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let (first, others) = match self.terms.split_first() {
+            Some((first, others)) => (first.as_slice(), others),
+            None => (&[][..], &[][..]),
+        };
+        first
+            .iter()
+            .filter(move |one| one.values.len() == 1)
+            .filter(move |one| others.iter().all(|term| term.contains(one)))
+            .filter(move |one| one.key == key)
+            .filter_map(|one| one.values.first().map(String::as_str))
+    }
+
     /// Label selectors that together select every node which it does not [exclude](Self::exclude).
     pub fn node_selectors(&self, keys: &[&str]) -> BTreeSet<String> {
         self.terms
@@ -175,6 +194,27 @@ mod tests {
         ]);
         let selectors = affinity(&terms).node_selectors(&["zone", "host"]);
         assert_eq!(selectors, ["zone in (a,b),host in (n)".to_owned()].into());
+    }
+
+    #[test]
+    fn a_value_is_required_if_every_term_requires_it_alone() {
+        let is_in =
+            |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+        let term = |expressions: &[Value]| json!({"matchExpressions": expressions});
+        let [zone, disk] = [is_in("zone", &["a"]), is_in("disk", &["ssd"])];
+        let both = json!([
+            term(&[disk, zone.clone()]),
+            term(std::slice::from_ref(&zone))
+        ]);
+        assert!(affinity(&both).requires("zone", "a"));
+        assert!(!affinity(&both).requires("zone", "b"));
+        assert!(
+            !affinity(&both).requires("disk", "ssd"),
+            "the other term does not"
+        );
+        let several = json!([term(&[is_in("zone", &["a", "b"])])]);
+        assert!(!affinity(&several).requires("zone", "a"));
+        assert!(!affinity(&json!([])).requires("zone", "a"));
     }
 
     #[test]

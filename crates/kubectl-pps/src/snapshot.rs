@@ -14,7 +14,7 @@ use pps_core::pps::{GROUP, PLURAL};
 use serde_json::Value;
 
 pub use self::index::{Index, WorkloadKey};
-pub use self::objects::{Node, Pod, Pps, Recording, Workload};
+pub use self::objects::{Node, Pod, Pps, Recording, Workload, written};
 #[cfg(test)]
 pub(crate) use self::tests::forbidden;
 

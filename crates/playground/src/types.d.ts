@@ -22,7 +22,7 @@ export type Action =
   | { do: "scale"; workload: string; replicas: number }
   | { do: "rollingUpdate" | "deleteWorkload" | "createWorkload"; workload: string }
   | { do: "changeSpec"; yaml: string }
-  | { do: "endGracePeriod" };
+  | { do: "endGracePeriod" | "endFallbackPeriod" };
 
 export interface RunResult {
   problems: Problem[];

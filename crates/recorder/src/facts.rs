@@ -178,6 +178,8 @@ pub struct PendingPod {
     /// Name of the PPS that the policy's annotation gives.
     pub pps: Arc<str>,
     pub required_affinity: RequiredAffinity,
+    /// Whether the scheduler has looked for a node and found none.
+    pub is_unschedulable: bool,
     /// Since when the scheduler has found no node for it, in Unix seconds.
     pub unschedulable_since: Option<i64>,
 }

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::annotations::is_never_injected;
-use pps_core::limits::{MAX_ANNOTATIONS, MAX_TOPOLOGY_KEYS};
+use pps_core::limits::{
+    MAX_ANNOTATIONS, MAX_FALLBACK_SECONDS, MAX_TOPOLOGY_KEYS, MIN_FALLBACK_SECONDS,
+};
 use pps_core::pps::{
-    NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, Spec, TargetReference, ValueFrom,
+    FallbackAfter, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RequiredTopologyTerm,
+    Spec, TargetReference, ValueFrom,
 };
 use pps_core::{is_annotation_key, is_label_key};
 
@@ -13,6 +16,9 @@ use pps_core::{is_annotation_key, is_label_key};
 pub const AUTO_GENERATE: &str = "kruise.io/auto-generate-persistent-pod-state";
 /// Comma-separated keys of the required topology.
 pub const REQUIRED_TOPOLOGY: &str = "kruise.io/required-persistent-topology";
+/// After how many seconds the required topology is given up; see
+/// [`FallbackAfter`](pps_core::pps::FallbackAfter).
+pub const FALLBACK_AFTER: &str = "kruise.io/required-persistent-topology-fallback-after-seconds";
 /// Comma-separated keys of one preferred topology, of weight 100.
 pub const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
 /// Comma-separated keys of the annotations to persist. `key=PodIPsJSON` and `key=PodIPsCSV` also
@@ -20,9 +26,10 @@ pub const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
 pub const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
 /// All annotations of a workload that this module reads.
-pub const WORKLOAD_ANNOTATIONS: [&str; 4] = [
+pub const WORKLOAD_ANNOTATIONS: [&str; 5] = [
     AUTO_GENERATE,
     REQUIRED_TOPOLOGY,
+    FALLBACK_AFTER,
     PREFERRED_TOPOLOGY,
     POD_ANNOTATIONS,
 ];
@@ -81,12 +88,23 @@ pub fn read_request(
         ))
     };
     let required = topology(REQUIRED_TOPOLOGY)?;
+    let fallback = read_fallback(annotations)?;
     let preferred = topology(PREFERRED_TOPOLOGY)?;
-    let (persistent, warnings) = read_pod_annotations(annotations)?;
+    let (persistent, mut warnings) = read_pod_annotations(annotations)?;
     if required.is_none() && preferred.is_none() && persistent.is_empty() {
         // Nothing but mistakes is no wish to persist nothing.
         return warnings.into_iter().next().map_or(Ok(None), Err);
     }
+    if fallback.is_some() && required.is_none() {
+        warnings.push(format!(
+            "annotation {FALLBACK_AFTER}: ignored, since {REQUIRED_TOPOLOGY} names no key that it \
+             could bound; set that, or remove this"
+        ));
+    }
+    let required = required.map(|topology| RequiredTopologyTerm {
+        node_topology_keys: topology.node_topology_keys,
+        fallback_after_seconds: fallback,
+    });
     let spec = Spec {
         target_ref: target.clone(),
         required_persistent_topology: required,
@@ -101,6 +119,26 @@ pub fn read_request(
         ..Spec::default()
     };
     Ok(Some(Request { spec, warnings }))
+}
+
+/// How long a Pod waits for the required topology; none if the annotation is missing or blank.
+fn read_fallback(annotations: &BTreeMap<String, String>) -> Result<Option<FallbackAfter>, String> {
+    let text = annotations.get(FALLBACK_AFTER).map(|text| text.trim());
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let seconds = text
+        .parse::<u32>()
+        .ok()
+        .filter(|seconds| (MIN_FALLBACK_SECONDS..=MAX_FALLBACK_SECONDS).contains(seconds));
+    match seconds {
+        Some(seconds) => Ok(Some(FallbackAfter::Seconds(seconds.into()))),
+        None => Err(format!(
+            "annotation {FALLBACK_AFTER}: {} is no whole number from {MIN_FALLBACK_SECONDS} to \
+             {MAX_FALLBACK_SECONDS}; correct it, or remove the annotation to wait forever",
+            quoted(text)
+        )),
+    }
 }
 
 /// The annotations to persist, and warnings about ignored items.
@@ -262,6 +300,48 @@ mod tests {
             .map(|warning| format!("annotation kruise.io/persistent-pod-annotations: {warning}"))
         );
         assert_eq!(spec.persistent_pod_state_retention_policy, None);
+    }
+
+    #[test]
+    fn a_requirement_gets_an_end_that_an_annotation_names() {
+        let with = |seconds: &str| {
+            asked(&[
+                (AUTO_GENERATE, "true"),
+                (REQUIRED_TOPOLOGY, "a"),
+                (FALLBACK_AFTER, seconds),
+            ])
+        };
+        for (seconds, expected) in [
+            (" 600 ", Some(600)),
+            ("30", Some(30)),
+            ("", None),
+            (" ", None),
+        ] {
+            let request = with(seconds).unwrap().unwrap();
+            assert_eq!(
+                request.spec.fallback_after_seconds(),
+                expected,
+                "{seconds:?}"
+            );
+            assert_eq!(request.warnings, Vec::<String>::new());
+        }
+        for wrong in ["29", "14401", "-30", "10m", "600.0", "99999999999"] {
+            let error = with(wrong).unwrap_err();
+            let expected = format!("annotation {FALLBACK_AFTER}: \"{wrong}\" is no whole number");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        let request = asked(&[
+            (AUTO_GENERATE, "true"),
+            (POD_ANNOTATIONS, "a"),
+            (FALLBACK_AFTER, "600"),
+        ]);
+        let request = request.unwrap().unwrap();
+        assert_eq!(request.spec.required_persistent_topology, None);
+        assert!(
+            request.warnings[0].contains("names no key"),
+            "{:?}",
+            request.warnings
+        );
     }
 
     #[test]

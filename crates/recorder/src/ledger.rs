@@ -29,6 +29,7 @@ pub use self::node_entries::Absence;
 pub(crate) use self::node_entries::NodeEntries;
 pub(crate) use self::objects::Objects;
 pub use self::outcomes::StatusOutcome;
+pub(crate) use self::outcomes::is_current;
 use self::reported::Reported;
 pub(crate) use self::tracked_pps::TrackedPps;
 pub use self::work::{BoundPod, Work};
@@ -389,6 +390,8 @@ impl Ledger {
         for object in self.objects.tracked.values_mut() {
             object.progress.owners.covers_all = false;
             object.progress.restart_absences();
+            object.progress.fallbacks.clear();
+            object.progress.fallback_advice = None;
         }
         self.retry_all(cluster);
     }

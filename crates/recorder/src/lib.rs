@@ -17,6 +17,7 @@
 //! | [`mod@record`] | which state of a running Pod is recorded? |
 //! | [`workload`] | which recorded states are kept? |
 //! | [`place`] | what of a recorded place does a Pod keep that is freed from its node? |
+//! | [`fallback`] | does a Pod give up a place that it has waited for? |
 //! | [`demand`] | which Pods does a workload's spec ask for? |
 //! | [`names`] | which Pods does a workload list by name? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
@@ -38,6 +39,7 @@ mod counts;
 mod decide;
 pub mod demand;
 pub mod facts;
+pub mod fallback;
 pub mod generate;
 pub mod kinds;
 mod ledger;
@@ -53,6 +55,7 @@ pub mod workload;
 pub use self::cluster::Fact;
 pub use self::counts::Counts;
 pub use self::decide::eviction::PodEviction;
+pub use self::decide::fallback::FallbackCandidate;
 pub use self::decide::generated::GeneratedPps;
 pub use self::decide::status::{LossCheck, StatusWrite, WriteForm};
 pub use self::ledger::{Absence, BoundPod, CompactForm, CompactLimits, StatusOutcome, Work};

@@ -17,6 +17,7 @@ use pps_core::Reason;
 use crate::cluster::{Cluster, Fact};
 use crate::counts::{self, Counts};
 use crate::decide::eviction::{self, PodEviction};
+use crate::decide::fallback::{self, FallbackCandidate};
 use crate::decide::generated::{
     GeneratedDecision, GeneratedPps, Warning, WorkloadView, decide_alias, decide_generated,
 };
@@ -24,7 +25,7 @@ use crate::decide::status::{self, PlannedWrite, StatusWrite, View};
 use crate::facts::interest::Interest;
 use crate::facts::store::Update;
 use crate::facts::{NamespacedName, PpsFact, WorkloadFact, WorkloadKey};
-use crate::ledger::progress::NotEvicted;
+use crate::ledger::progress::{FallbackNote, NotEvicted};
 use crate::ledger::{Absence, CompactForm, Ledger, StatusOutcome, Work};
 use crate::recording::Recording;
 
@@ -280,6 +281,68 @@ impl Recorder {
     /// The Pod need not be evicted: removes it from the condition of its PPS.
     pub fn on_eviction_needless(&mut self, pod: &NamespacedName) {
         self.ledger.forget_not_evicted(pod, &self.cluster);
+    }
+
+    /// The Pods that wait for a place that they require until an end; none before the lists are
+    /// complete.
+    pub fn fallback_candidates(&self) -> Vec<FallbackCandidate> {
+        if !self.is_complete() {
+            return Vec::new();
+        }
+        fallback::candidates(&self.cluster, &self.ledger).collect()
+    }
+
+    pub fn is_ready(&self, pod: &NamespacedName) -> bool {
+        let pod = self.cluster.pods.facts.get(pod);
+        pod.is_some_and(|pod| pod.ready && !pod.terminating)
+    }
+
+    /// The place of a Pod was given up: an Event says so, and the condition of its PPS until the
+    /// Pod is Ready.
+    pub fn on_fell_back(&mut self, candidate: &FallbackCandidate, message: String) {
+        self.note_own_eviction(candidate);
+        self.report(&candidate.workload, Reason::FellBack, message.clone());
+        self.note_fallback(candidate, Some(FallbackNote::FellBack { message }));
+    }
+
+    /// The sidecar has evicted a Pod that required a place that is no longer recorded.
+    pub fn on_evicted_again(&mut self, candidate: &FallbackCandidate, message: String) {
+        self.note_own_eviction(candidate);
+        self.report(&candidate.workload, Reason::PodEvicted, message);
+    }
+
+    /// No operator creates this Pod again.
+    fn note_own_eviction(&mut self, candidate: &FallbackCandidate) {
+        let FallbackCandidate {
+            workload, pod, uid, ..
+        } = candidate;
+        self.ledger
+            .on_evicted(workload, &pod.name, uid, &self.cluster);
+    }
+
+    /// A Pod keeps its place although its requirement has ended, or will: an Event and the
+    /// condition of its PPS say why, and what to do.
+    pub fn on_fallback_blocked(&mut self, candidate: &FallbackCandidate, advice: String) {
+        self.report(&candidate.workload, Reason::FallbackBlocked, advice.clone());
+        let uid = candidate.uid.clone();
+        self.note_fallback(candidate, Some(FallbackNote::Blocked { uid, advice }));
+    }
+
+    /// A Pod keeps its place, and nothing has to be done about it.
+    pub fn on_fallback_needless(&mut self, candidate: &FallbackCandidate) {
+        self.note_fallback(candidate, None);
+    }
+
+    fn note_fallback(&mut self, candidate: &FallbackCandidate, note: Option<FallbackNote>) {
+        let pod = &candidate.pod.name;
+        self.ledger
+            .note_fallback(&candidate.pps, pod, note, &self.cluster);
+    }
+
+    /// The definition of PersistentPodState has no field for the end of the requirement of this
+    /// generated object, so the user has to do this; nothing if it has.
+    pub fn set_fallback_advice(&mut self, pps: &NamespacedName, advice: Option<String>) {
+        self.ledger.note_fallback_advice(pps, advice);
     }
 
     /// Reports to users, unless it was reported before and nothing has changed.

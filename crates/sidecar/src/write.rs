@@ -3,6 +3,7 @@
 
 pub(crate) mod events;
 mod failure;
+pub(crate) mod fallback;
 mod reads;
 #[cfg(test)]
 mod tests;
@@ -22,9 +23,10 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 pub(crate) use self::failure::Failure;
+use self::fallback::{FallbackFailure, FallbackResult};
 use crate::lead::Permit;
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, WorkloadKey};
-use pps_recorder::{GeneratedPps, PodEviction, StatusWrite, WriteForm};
+use pps_recorder::{FallbackCandidate, GeneratedPps, PodEviction, StatusWrite, WriteForm};
 
 /// In bytes. etcd takes objects of 1.5 MiB by default, which are six times as many bytes in JSON at
 /// most.
@@ -87,6 +89,10 @@ pub(crate) enum Outcome {
         node: Arc<str>,
         exists: Result<bool, Failure>,
     },
+    Fallback {
+        candidate: Box<FallbackCandidate>,
+        result: Result<FallbackResult, FallbackFailure>,
+    },
 }
 
 impl Outcome {
@@ -127,6 +133,9 @@ pub(crate) enum ApplyResult {
     Complete,
     /// Everything except `valueFrom`, which OpenKruise's definition does not have.
     WithoutSources,
+    /// Everything except `fallbackAfterSeconds`, and perhaps `valueFrom`, which OpenKruise's
+    /// definition does not have.
+    WithoutFallback,
 }
 
 /// Writes with this client while the permit is valid.
@@ -338,7 +347,12 @@ fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
             .flatten()
             .any(|annotation| annotation["valueFrom"].is_string())
     };
-    if has_source(sent) && !has_source(stored) {
+    let has_fallback = |object: &Value| {
+        !object["spec"]["requiredPersistentTopology"]["fallbackAfterSeconds"].is_null()
+    };
+    if has_fallback(sent) && !has_fallback(stored) {
+        ApplyResult::WithoutFallback
+    } else if has_source(sent) && !has_source(stored) {
         ApplyResult::WithoutSources
     } else {
         ApplyResult::Complete

@@ -8,7 +8,7 @@ mod workloads;
 use pps_core::pps::KIND;
 
 use crate::cluster::Cluster;
-use crate::cluster::recorder;
+use crate::cluster::{fallback, recorder};
 use crate::finding::Finding;
 use crate::result::EventKind;
 use crate::scenario::Action;
@@ -43,6 +43,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::DeleteWorkload { workload } => workloads::delete(cluster, workload)?,
         Action::CreateWorkload { workload } => workloads::create(cluster, workload)?,
         Action::EndGracePeriod {} => end_grace_period(cluster),
+        Action::EndFallbackPeriod {} => fallback::end_period(cluster),
     }
     settle(cluster, Scheduling::AllPending);
     Ok(())

@@ -1,6 +1,7 @@
 //! The state of a simulated cluster. Holds data; decides nothing.
 
 pub(crate) mod budget;
+pub(crate) mod fallback;
 mod others;
 mod pods;
 pub(crate) mod recorder;

@@ -64,6 +64,8 @@ fn pending_pod(pod: &Value) -> Option<PendingPod> {
         uid: text(&metadata["uid"]).to_owned(),
         pps: pps.into(),
         required_affinity,
+        // All Pods have been tried before anything follows.
+        is_unschedulable: true,
         ..PendingPod::default()
     })
 }

@@ -102,4 +102,6 @@ pub enum Action {
         workload: String,
     },
     EndGracePeriod {},
+    /// All Pods whose requirement has an end (`fallbackAfterSeconds`) have waited long enough.
+    EndFallbackPeriod {},
 }

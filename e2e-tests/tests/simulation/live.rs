@@ -124,7 +124,7 @@ impl<'a> Live<'a> {
                 self.delete_pods(&pods).await;
             }
             // It ends by itself.
-            Action::EndGracePeriod {} => {}
+            Action::EndGracePeriod {} | Action::EndFallbackPeriod {} => {}
             Action::ReturnNode { node } => self.return_node(world, node).await,
             Action::LabelNode { node, key, value } => {
                 nodes.label(node, key, value.as_deref()).await.unwrap();

@@ -54,6 +54,33 @@ fn check(changes: &Value, expected: &[&str]) {
 }
 
 #[test]
+fn only_a_requirement_has_an_end_within_limits() {
+    let after =
+        |seconds: Value| json!({"requiredPersistentTopology": {"fallbackAfterSeconds": seconds}});
+    for seconds in [json!(30), json!(600), json!(14_400), Value::Null] {
+        check(&after(seconds), &[]);
+    }
+    for seconds in [
+        json!(29),
+        json!(14_401),
+        json!(-600),
+        json!("600"),
+        json!(600.5),
+        json!([]),
+    ] {
+        let path = "spec.requiredPersistentTopology.fallbackAfterSeconds";
+        let expected =
+            format!("{path} is {seconds}: use a whole number from 30 to 14400, or remove");
+        check(&after(seconds), &[&expected]);
+    }
+    check(
+        &json!({"preferredPersistentTopology": [
+            {"weight": 1, "preference": {"keys": ["rack"], "fallbackAfterSeconds": 600}}]}),
+        &["spec.preferredPersistentTopology[0].preference.fallbackAfterSeconds is 600: remove it"],
+    );
+}
+
+#[test]
 fn accepts_all_spellings_of_a_valid_object() {
     check(&json!({}), &[]);
     check(

@@ -18,6 +18,7 @@ pub(crate) struct SidecarSetup {
     pub(crate) config_namespace: String,
     /// The namespace of OpenKruise's Lease.
     pub(crate) openkruise_namespace: String,
+    pub(crate) evicts_pending_pods: bool,
 }
 
 impl Default for SidecarSetup {
@@ -58,6 +59,7 @@ impl SidecarSetup {
             lease: elects_leader.then_some(lease),
             config_namespace,
             openkruise_namespace,
+            evicts_pending_pods: flags.is_set("evict-pending-pods"),
         }
     }
 
@@ -87,6 +89,17 @@ impl ContainerFlags<'_> {
         flag_in_arguments(container, flag)
             .or_else(|| flag_in_environment(container, flag))
             .filter(|value| !value.is_empty())
+    }
+
+    /// Whether a switch is on, which needs no value.
+    fn is_set(&self, flag: &str) -> bool {
+        let alone = format!("--{flag}");
+        let mut args = self
+            .container
+            .and_then(|one| one.args.as_ref())
+            .into_iter()
+            .flatten();
+        args.any(|arg| *arg == alone) || self.get(flag).as_deref() == Some("true")
     }
 }
 
@@ -152,5 +165,23 @@ mod tests {
         let found = setup(&settings, &container);
         assert_eq!((found.recorder, found.lease), (Recorder::Own, None));
         assert_eq!(found.openkruise_namespace, "k");
+        for (container, expected) in [
+            (json!({"name": "c"}), false),
+            (
+                json!({"name": "c", "args": ["--evict-pending-pods", "--log=info"]}),
+                true,
+            ),
+            (
+                json!({"name": "c", "args": ["--evict-pending-pods=false"]}),
+                false,
+            ),
+            (
+                json!({"name": "c", "env": [{"name": "PPS_EVICT_PENDING_PODS", "value": "true"}]}),
+                true,
+            ),
+        ] {
+            let found = setup(&Settings::default(), &container);
+            assert_eq!(found.evicts_pending_pods, expected, "{container}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use crate::facts::{Facts, Read, Right, ServiceAccountName};
+use crate::facts::{Facts, Objects, Read, Right, ServiceAccountName};
 use crate::reader::Reader;
 use crate::settings::Recorder;
 
@@ -61,6 +61,33 @@ pub(super) async fn read(reader: &Reader, facts: &mut Facts) {
         (may == Read::Known(false)).then_some(right)
     });
     facts.missing_sidecar_rights = join_all(answers).await.into_iter().flatten().collect();
+}
+
+/// Asks for the rights without which no Pod gives up its place, if a requirement has an end.
+pub(super) async fn read_for_fallbacks(reader: &Reader, facts: &mut Facts, objects: &Objects) {
+    let recorded = facts.setup.namespace.as_ref();
+    facts.falls_back = objects.listed.iter().any(|object| {
+        object.falls_back && recorded.is_none_or(|recorded| *recorded == object.namespace)
+    });
+    let Some(account) = account(facts).filter(|_| facts.falls_back) else {
+        return;
+    };
+    let recorded = facts.setup.namespace.as_ref();
+    let mut rights = vec![
+        Right::new("create", "", "pods/eviction"),
+        Right::new("get", "", "persistentvolumeclaims"),
+    ];
+    for right in &mut rights {
+        right.namespace = recorded.cloned();
+    }
+    rights.push(Right::new("get", "", "persistentvolumes"));
+    // What other Pods take of a node.
+    rights.push(Right::new("list", "", "pods"));
+    let answers = rights.into_iter().map(|right| async {
+        let may = reader.may(&account, &right).await;
+        (may == Read::Known(false)).then_some(right)
+    });
+    facts.missing_fallback_rights = join_all(answers).await.into_iter().flatten().collect();
 }
 
 fn account(facts: &Facts) -> Option<ServiceAccountName> {

@@ -67,7 +67,18 @@ fn check_sidecar(facts: &Facts, findings: &mut Findings) {
     }
     if !facts.missing_sidecar_rights.is_empty() {
         let rights = facts.missing_sidecar_rights.clone();
-        findings.error(subject, RecorderDiagnosis::SidecarForbidden { rights });
+        findings.error(&subject, RecorderDiagnosis::SidecarForbidden { rights });
+    }
+    check_fallbacks(facts, &subject, findings);
+}
+
+/// Where a requirement has an end, the sidecar needs further rights, and a flag.
+fn check_fallbacks(facts: &Facts, subject: &str, findings: &mut Findings) {
+    let rights = facts.missing_fallback_rights.clone();
+    let has_sidecar = facts.own_sidecar().is_some();
+    let is_off = facts.falls_back && has_sidecar && !facts.setup.evicts_pending_pods;
+    if is_off || !rights.is_empty() {
+        findings.warning(subject, RecorderDiagnosis::FallbackForbidden { rights });
     }
 }
 

@@ -499,6 +499,18 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             changed(|facts| facts.missing_sidecar_rights = vec![Right::new("list", "", "pods")]),
         ),
         (
+            "FallbackForbidden",
+            Warning,
+            changed(|facts| {
+                facts.missing_fallback_rights = vec![Right::new("get", "", "persistentvolumes")];
+            }),
+        ),
+        (
+            "FallbackForbidden",
+            Warning,
+            changed(|facts| facts.falls_back = true),
+        ),
+        (
             "LeaderMissing",
             Error,
             changed(|facts| facts.lease = Read::Absent),

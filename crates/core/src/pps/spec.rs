@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::json::{null_as_default, read};
 #[cfg(feature = "schema")]
 use crate::limits;
+use crate::limits::{MAX_FALLBACK_SECONDS, MIN_FALLBACK_SECONDS};
 use crate::names::HOSTNAME;
 use crate::pps::PodState;
 #[cfg(feature = "schema")]
@@ -34,10 +35,10 @@ pub struct Spec {
 
     /// Topology to which a Pod must return. For each of these node labels that the Pod's node had,
     /// the Pod is scheduled only to nodes with the same value; while there is none, it stays
-    /// Pending. Example: topology.kubernetes.io/zone keeps a Pod in its zone. The Pod's own node
-    /// affinity and node selector stay in force.
+    /// Pending, or until fallbackAfterSeconds. Example: topology.kubernetes.io/zone keeps a Pod in
+    /// its zone. The Pod's own node affinity and node selector stay in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub required_persistent_topology: Option<NodeTopologyTerm>,
+    pub required_persistent_topology: Option<RequiredTopologyTerm>,
 
     /// Topologies to which a Pod should return if possible; otherwise it runs elsewhere. Example:
     /// kubernetes.io/hostname prefers the node on which the Pod ran.
@@ -174,10 +175,91 @@ impl<'de> Deserialize<'de> for NodeTopologyTerm {
             keys: Option<Vec<String>>,
         }
         let term = Term::deserialize(deserializer)?;
-        let is_given = |keys: &Vec<String>| !keys.is_empty();
-        let keys = term.node_topology_keys.filter(is_given).or(term.keys);
         Ok(Self {
-            node_topology_keys: keys.unwrap_or_default(),
+            node_topology_keys: given(term.node_topology_keys, term.keys),
+        })
+    }
+}
+
+/// The keys of a topology, from its two spellings.
+fn given(node_topology_keys: Option<Vec<String>>, keys: Option<Vec<String>>) -> Vec<String> {
+    let is_given = |keys: &Vec<String>| !keys.is_empty();
+    node_topology_keys
+        .filter(is_given)
+        .or(keys)
+        .unwrap_or_default()
+}
+
+/// A topology to which a Pod must return: a set of node labels, and how long it waits for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(from = "RequiredSpellings")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct RequiredTopologyTerm {
+    /// Keys of node labels. Empty if the object, which nobody validated, names none.
+    pub node_topology_keys: Vec<String>,
+    /// How long a Pod waits for its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<i32>"))]
+    pub fallback_after_seconds: Option<FallbackAfter>,
+}
+
+/// How long a Pod waits for its recorded place before the place is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum FallbackAfter {
+    /// A number of seconds, which nobody may have validated.
+    Seconds(i64),
+    /// A value that this version does not know.
+    #[serde(skip)]
+    Unknown,
+}
+
+/// A topology to which a Pod must return: a set of node labels, under one of two names, and how
+/// long it waits for them.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename_all = "camelCase", extend("x-kubernetes-validations" = rules::has_keys_once()))]
+#[expect(dead_code, reason = "it only describes the schema")]
+struct RequiredSpellings {
+    /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The
+    /// values that the Pod's node has for them are recorded; the Pod returns to nodes on which all
+    /// of them are the same. A key that the node does not have is left out. At least one key is
+    /// required, here or in keys.
+    #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
+            inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
+    node_topology_keys: Option<Vec<String>>,
+    /// Another name of nodeTopologyKeys, which OpenKruise uses in v1beta1. Set only one of them.
+    #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
+            inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
+    keys: Option<Vec<String>>,
+    /// How many seconds an unschedulable Pod waits for its recorded place, from 30 to 14400. Then
+    /// the sidecar gives up as much of the place as no node can serve, if another node can take the
+    /// Pod, and evicts it; the place where it is Ready next is recorded instead. Of several Pods of
+    /// the workload one falls back at a time. If this is not set, a Pod waits forever. Needs a
+    /// sidecar that may evict Pending Pods and read volumes. A Pod whose volume pins it keeps its
+    /// place.
+    #[schemars(range(min = limits::MIN_FALLBACK_SECONDS, max = limits::MAX_FALLBACK_SECONDS))]
+    fallback_after_seconds: Option<i32>,
+}
+
+impl<'de> Deserialize<'de> for RequiredTopologyTerm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Term {
+            node_topology_keys: Option<Vec<String>>,
+            keys: Option<Vec<String>>,
+            #[serde(default, deserialize_with = "known_or_unknown")]
+            fallback_after_seconds: Option<FallbackAfter>,
+        }
+        let term = Term::deserialize(deserializer)?;
+        Ok(Self {
+            node_topology_keys: given(term.node_topology_keys, term.keys),
+            fallback_after_seconds: term.fallback_after_seconds,
         })
     }
 }
@@ -327,6 +409,10 @@ impl OpenEnum for ValueFrom {
     const UNKNOWN: Self = Self::Unknown;
 }
 
+impl OpenEnum for FallbackAfter {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
 impl OpenEnum for RetentionPolicy {
     const UNKNOWN: Self = Self::Unknown;
 }
@@ -363,6 +449,10 @@ impl Spec {
             Some("spec.nodeDeletionPolicy")
         } else if self.recording_policy == Some(RecordingPolicy::Unknown) {
             Some("spec.recordingPolicy")
+        } else if self.required().and_then(|term| term.fallback_after_seconds)
+            == Some(FallbackAfter::Unknown)
+        {
+            Some("spec.requiredPersistentTopology.fallbackAfterSeconds")
         } else if sources.iter().any(is_unknown) {
             Some("spec.persistentPodAnnotations.valueFrom")
         } else {
@@ -388,11 +478,26 @@ impl Spec {
         keeps_home && !recorded.is_empty() && recorded != node
     }
 
+    fn required(&self) -> Option<&RequiredTopologyTerm> {
+        self.required_persistent_topology.as_ref()
+    }
+
+    /// How many seconds a Pod waits for its recorded place; none if it waits forever. A number that
+    /// validation would refuse bounds nothing.
+    pub fn fallback_after_seconds(&self) -> Option<u32> {
+        match self.required()?.fallback_after_seconds? {
+            FallbackAfter::Seconds(seconds) => u32::try_from(seconds)
+                .ok()
+                .filter(|seconds| (MIN_FALLBACK_SECONDS..=MAX_FALLBACK_SECONDS).contains(seconds)),
+            FallbackAfter::Unknown => None,
+        }
+    }
+
     /// Keys of the required topology, in the order of the spec.
     pub fn required_keys(&self) -> impl Iterator<Item = &str> {
         self.required_persistent_topology
             .iter()
-            .flat_map(NodeTopologyTerm::keys)
+            .flat_map(|term| term.node_topology_keys.iter().map(String::as_str))
     }
 
     /// All topology keys: the required ones, then the preferred ones. A key that the spec repeats

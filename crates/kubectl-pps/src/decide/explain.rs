@@ -3,6 +3,7 @@
 mod absent;
 mod bound;
 mod cause;
+mod fallback;
 mod pending;
 mod remedies;
 mod successor;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use self::absent::absent;
 use self::bound::{bound, on_gone_node};
 pub use self::cause::{Cause, LostNode, Verdict};
+pub use self::fallback::{Fallback, Prospect};
 use self::pending::pending;
 pub use self::remedies::{Remedy, RemedyKind, Step};
 pub use self::successor::Successor;
@@ -49,6 +51,8 @@ pub struct Explanation<'a> {
     pub landing: Landing,
     /// The Pod that would be created if this Pod were deleted now, as far as that is known.
     pub successor: Option<Successor>,
+    /// What becomes of a Pending Pod whose requirement has an end.
+    pub fallback: Option<Fallback>,
     /// What the user can do. Where one has a landing, it was tried in the simulation of the
     /// scheduler.
     pub remedies: Vec<Remedy>,
@@ -68,6 +72,7 @@ impl<'a> Explanation<'a> {
             excluded: Vec::new(),
             landing: Landing::default(),
             successor: None,
+            fallback: None,
             remedies: Vec::new(),
             contradiction: None,
             is_stuck: false,

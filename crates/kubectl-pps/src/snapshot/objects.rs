@@ -207,6 +207,14 @@ impl Pod {
         Some(scheduled["message"].as_str().unwrap_or_default())
     }
 
+    /// Since when the scheduler has found no node for it, in seconds since 1970.
+    pub fn unschedulable_since(&self) -> Option<i64> {
+        let scheduled = self
+            .condition("PodScheduled")
+            .filter(|one| one["status"] == "False")?;
+        seconds(scheduled["lastTransitionTime"].as_str()?)
+    }
+
     /// The PersistentPodState whose state the policy has injected.
     pub fn injected_from(&self) -> Option<&str> {
         self.annotation(INJECTED_ANNOTATION)
@@ -387,6 +395,11 @@ impl Workload {
     pub fn selector(&self) -> Option<&Value> {
         Some(&self.value["spec"]["selector"]).filter(|selector| !selector.is_null())
     }
+}
+
+/// A time in seconds since 1970, as the API server writes it.
+pub fn written(seconds: i64) -> Option<String> {
+    Some(Timestamp::from_second(seconds).ok()?.to_string())
 }
 
 fn seconds(time: &str) -> Option<i64> {

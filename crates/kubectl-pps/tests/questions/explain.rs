@@ -1,7 +1,7 @@
 use kubectl_pps::args::Output;
 use kubectl_pps::decide::explain::Verdict;
 use kubectl_pps::render::{self, Style};
-use kubectl_pps::snapshot::Resource;
+use kubectl_pps::snapshot::{Pod, Resource};
 use kubectl_pps::{Failure, Outcome};
 use serde_json::{Value, json};
 
@@ -84,6 +84,55 @@ fn a_pod_whose_node_is_cordoned_waits_for_it_or_is_let_go() {
     assert_golden(
         "pending-cordoned.json",
         &render::for_programs(Output::Json, "Explanation", &*answer).unwrap(),
+    );
+}
+
+/// A Pod that requires zone `b` for ten minutes, all of whose nodes are gone.
+fn bounded() -> World {
+    let mut world = World::new();
+    let mut spec = required(&[ZONE, HOSTNAME]);
+    spec["requiredPersistentTopology"]["fallbackAfterSeconds"] = 600.into();
+    world.workload("db", 1, &spec);
+    let labels = json!({HOSTNAME: "node-3", ZONE: "b"});
+    let state = json!({"nodeName": "node-3", "nodeTopologyLabels": labels});
+    world.change_pps("db", &json!({"status": {"podStates": {"db-0": state}}}));
+    world.pending_pod("db", 0, &[(ZONE, "b"), (HOSTNAME, "node-3")]);
+    let since = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "m", "lastTransitionTime": "2026-01-01T10:00:00Z"}]);
+    let mut pod = world.snapshot.pods.pop().unwrap().object().clone();
+    pod["status"]["conditions"] = since;
+    world.snapshot.pods.push(Pod::read(pod).unwrap());
+    world
+}
+
+#[test]
+fn a_requirement_with_an_end_says_when_it_ends_and_what_is_given_up() {
+    let mut world = bounded();
+    world.lose_node("node-1");
+    world.lose_node("node-3");
+    let text = shown(&ask(&mut world, "db-0"));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says = "It falls back not before 2026-01-01T10:10:00Z (fallbackAfterSeconds: 600), if no \
+                node there can take it until then: it gives up topology.kubernetes.io/zone=b and \
+                node node-3.";
+    assert!(text.contains(says), "{text}");
+    // The zone has another node.
+    let mut world = bounded();
+    world.lose_node("node-3");
+    let text = shown(&ask(&mut world, "db-0"));
+    assert!(text.contains("it gives up node node-3"), "{text}");
+    // Its node takes it.
+    let mut world = bounded();
+    let text = shown(&ask(&mut world, "db-0"));
+    assert!(text.contains("node-3 could take it where it was"), "{text}");
+    // No node takes it.
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        world.lose_node(node);
+    }
+    let text = shown(&ask(&mut world, "db-0"));
+    assert!(
+        text.contains("no other node could take it, either"),
+        "{text}"
     );
 }
 

@@ -11,6 +11,10 @@ use crate::facts::{NamespacedName, Owner, PpsFact, WorkloadFact, WorkloadKey};
 use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, Request};
 use crate::ledger::{Aliases, Ledger, Objects, TrackedPps};
 
+const REQUIRED: &str = "requiredPersistentTopology";
+/// The field of the required topology that says when it ends.
+const FALLBACK: &str = "fallbackAfterSeconds";
+
 /// What has to be done about a generated PPS, or an alias.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratedPps {
@@ -305,11 +309,30 @@ fn create(key: NamespacedName, workload: &WorkloadFact, request: &Request) -> Ge
     }
 }
 
+/// The required topology that an object should have. What a user bounds it with stays, unless an
+/// annotation says otherwise, or has said so before.
+fn required(asked: Option<&Value>, actual: Option<&Value>, pps: &TrackedPps) -> Option<Value> {
+    let mut asked = asked?.clone();
+    let seconds = actual.map_or(&Value::Null, |actual| &actual[FALLBACK]);
+    if asked[FALLBACK].is_null() && !seconds.is_null() && !pps.observed.owns_fallback {
+        asked[FALLBACK] = seconds.clone();
+    }
+    if asked[FALLBACK].is_null()
+        && let Some(fields) = asked.as_object_mut()
+    {
+        fields.remove(FALLBACK);
+    }
+    Some(asked)
+}
+
 /// What has to change in a spec: the fields that annotations name, and those that they named
 /// before. A field that no annotation names and that somebody else set stays.
 fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
-    let asked = json!(asked);
+    let mut asked = json!(asked);
     let actual = json!(pps.observed.spec);
+    if let Some(required) = required(asked.get(REQUIRED), actual.get(REQUIRED), pps) {
+        asked[REQUIRED] = required;
+    }
     let mut patch = Map::new();
     for field in ["targetRef"].into_iter().chain(GENERATED_FIELDS) {
         match (asked.get(field), actual.get(field)) {
@@ -323,8 +346,12 @@ fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
         }
     }
     // A merge patch would keep the other spelling, and both together are refused.
-    if let Some(Value::Object(topology)) = patch.get_mut("requiredPersistentTopology") {
+    if let Some(Value::Object(topology)) = patch.get_mut(REQUIRED) {
         topology.insert("keys".into(), Value::Null);
+        // And what an annotation no longer says.
+        if !actual[REQUIRED][FALLBACK].is_null() {
+            topology.entry(FALLBACK).or_insert(Value::Null);
+        }
     }
     patch
 }

@@ -107,7 +107,7 @@ impl Interest {
 
 #[cfg(test)]
 mod tests {
-    use pps_core::pps::{NodeTopologyTerm, PodAnnotation};
+    use pps_core::pps::{PodAnnotation, RequiredTopologyTerm};
 
     use super::*;
 
@@ -117,7 +117,8 @@ mod tests {
             value_from: None,
         };
         Spec {
-            required_persistent_topology: Some(NodeTopologyTerm {
+            required_persistent_topology: Some(RequiredTopologyTerm {
+                fallback_after_seconds: None,
                 node_topology_keys: vec![label.into()],
             }),
             persistent_pod_annotations: annotations.iter().map(annotation).collect(),

@@ -29,6 +29,8 @@ pub struct PpsFact {
     /// The fields of the spec that the sidecar's field manager owns, of those that come from
     /// annotations.
     pub owned: Vec<&'static str>,
+    /// Whether the sidecar's field manager owns the end of the required topology.
+    pub owns_fallback: bool,
     pub owners: Vec<Owner>,
     pub spec: Spec,
     pub status: PpsStatus,
@@ -116,6 +118,9 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
     };
     let generated = is_labelled && !own_specs.is_empty();
     let owned = GENERATED_FIELDS.into_iter().filter(is_owned).collect();
+    let owns_fallback = own_specs
+        .iter()
+        .any(|spec| !spec["f:requiredPersistentTopology"]["f:fallbackAfterSeconds"].is_null());
     // States are dropped and changed as the policies of the spec say.
     let unknown = spec.unknown_field().map(|field| {
         format!(
@@ -146,6 +151,7 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
         terminating: metadata.deletion_timestamp.is_some(),
         generated,
         owned,
+        owns_fallback,
         owners: metadata.owner_references,
         spec,
         status,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 
-use super::progress::{InFlight, NotEvicted, Remainder};
+use super::progress::{FallbackNote, InFlight, NotEvicted, Remainder};
 use super::tracked_pps::{ChangedEntry, Freshness};
 use super::{Ledger, TrackedPps};
 use crate::cluster::Cluster;
-use crate::facts::{NamespacedName, WorkloadKey};
+use crate::facts::{NamespacedName, PodFact, WorkloadKey};
 
 /// What became of a write of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,6 +225,43 @@ impl Ledger {
         });
     }
 
+    /// What has become of a Pod whose requirement has an end; nothing if its place is not given up
+    /// for a reason that needs no words.
+    pub(crate) fn note_fallback(
+        &mut self,
+        pps: &NamespacedName,
+        pod: &Arc<str>,
+        note: Option<FallbackNote>,
+        cluster: &Cluster,
+    ) {
+        let object = self.objects.tracked.get(pps);
+        let is_known =
+            object.is_some_and(|object| object.progress.fallbacks.get(pod) == note.as_ref());
+        if is_known {
+            return;
+        }
+        self.mark_with(pps, |object| {
+            let notes = &mut object.progress.fallbacks;
+            notes.retain(|name, note| is_current(note, cluster.pods.facts.get(&pps.sibling(name))));
+            match note {
+                Some(note) => drop(notes.insert(pod.clone(), note)),
+                None => drop(notes.remove(pod)),
+            }
+            object.progress.dirty.mark_header();
+        });
+    }
+
+    /// The definition of PersistentPodState has no field for the end of a requirement, or has one.
+    pub(crate) fn note_fallback_advice(&mut self, pps: &NamespacedName, advice: Option<String>) {
+        let object = self.objects.get(pps);
+        if object.is_some_and(|object| object.progress.fallback_advice != advice) {
+            self.mark_with(pps, |object| {
+                object.progress.fallback_advice = advice;
+                object.progress.dirty.mark_header();
+            });
+        }
+    }
+
     /// The Pod need not be evicted: removes it from the condition of its PPS.
     pub(crate) fn forget_not_evicted(&mut self, pod: &NamespacedName, cluster: &Cluster) {
         let Some(pending) = cluster.pods.pending(pod) else {
@@ -238,6 +275,16 @@ impl Ledger {
                 object.progress.dirty.mark_header();
             });
         }
+    }
+}
+
+/// Whether what a note says of a Pod is still so.
+pub(crate) fn is_current(note: &FallbackNote, pod: Option<&PodFact>) -> bool {
+    match note {
+        FallbackNote::Blocked { uid, .. } => pod
+            .and_then(|pod| pod.pending.as_ref())
+            .is_some_and(|pending| pending.uid == *uid),
+        FallbackNote::FellBack { .. } => !pod.is_some_and(|pod| pod.ready && !pod.terminating),
     }
 }
 

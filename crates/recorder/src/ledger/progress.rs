@@ -39,6 +39,10 @@ pub(crate) struct Progress {
     pub alias_advice: Option<String>,
     /// Pods that wait for a node that does not exist and are not evicted.
     pub not_evicted: BTreeMap<Arc<str>, NotEvicted>,
+    /// Pods whose requirement has an end: what has become of them.
+    pub fallbacks: BTreeMap<Arc<str>, FallbackNote>,
+    /// What the user has to do so that the requirement of a generated object can have an end.
+    pub fallback_advice: Option<String>,
     /// Entries whose drop or change the API server has not confirmed. Each stays until something is
     /// heard of its Pod, or until the next retry.
     pub unconfirmed: BTreeSet<Arc<str>>,
@@ -150,6 +154,15 @@ pub(crate) struct NotEvicted {
     pub uid: String,
     /// What the user has to do.
     pub advice: String,
+}
+
+/// What has become of a Pod whose requirement has an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FallbackNote {
+    /// This Pod has waited long enough and keeps its place: why, and what the user has to do.
+    Blocked { uid: String, advice: String },
+    /// Its place was given up. Until it is Ready, nothing else is recorded of it.
+    FellBack { message: String },
 }
 
 /// What the object has once the API server has stored the write.

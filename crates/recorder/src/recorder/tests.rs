@@ -4,6 +4,7 @@ mod aliases;
 mod capacity;
 mod compact;
 mod condition;
+mod fallback;
 mod generated;
 mod interest;
 mod kinds;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::fallbacks::Fallbacks;
 use super::missing_nodes::MissingNodes;
 use super::refused_writes::RefusedWrites;
 use super::schedule::{Batch, Candidates, Deadlines, Waiting};
@@ -22,6 +23,7 @@ pub struct Agenda {
     pub refused_writes: RefusedWrites,
     pub missing_nodes: MissingNodes,
     pub unschedulable_pods: UnschedulablePods,
+    pub fallbacks: Fallbacks,
     /// When each new node is new no longer.
     new_nodes: Deadlines<Arc<str>>,
 }
@@ -37,6 +39,7 @@ impl Agenda {
             refused_writes: RefusedWrites::default(),
             missing_nodes: MissingNodes::new(grace_period),
             unschedulable_pods: UnschedulablePods::new(grace_period),
+            fallbacks: Fallbacks::default(),
             new_nodes: Deadlines::default(),
         }
     }
@@ -72,6 +75,7 @@ impl Agenda {
         self.evictions.take_all();
         self.refused_writes.clear();
         self.unschedulable_pods.clear();
+        self.fallbacks.clear();
     }
 
     pub fn sweep(&mut self, now: Instant) {

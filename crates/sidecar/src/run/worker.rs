@@ -3,6 +3,7 @@
 
 mod actions;
 mod evictions;
+mod fallbacks;
 mod generated;
 
 mod missing_nodes;
@@ -156,6 +157,7 @@ impl Worker {
             } => self.on_generated(&workload, write, result),
             Outcome::Eviction { eviction, result } => self.on_evicted(&eviction, result),
             Outcome::NodeLookup { node, exists } => self.on_node_lookup(&node, exists),
+            Outcome::Fallback { candidate, result } => self.on_fallback(&candidate, result),
         }
     }
 
@@ -287,6 +289,7 @@ impl Worker {
         while let Some(node) = self.agenda.take_settled_node(now) {
             self.recorder.apply(Fact::NodeSettled(node));
         }
+        self.follow_fallbacks(now);
         self.sweeps = self.sweeps.wrapping_add(1);
         if self.sweeps.is_multiple_of(HELD_RETRY_SWEEPS) {
             self.recorder.retry_unconfirmed();

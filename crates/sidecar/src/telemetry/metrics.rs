@@ -26,7 +26,8 @@ const READY_TO_RECORDED_BUCKETS: [f64; 11] = [
 ];
 
 /// The known values of labels: what is written, how writes, lookups of nodes and the checks before
-/// drops end, and where Pods are bound, compared with their recorded states.
+/// drops end, whether Pods give up their places, and where Pods are bound, compared with their
+/// recorded states.
 pub(crate) const STATUS: &str = "persistentpodstates/status";
 pub(crate) const GENERATED: &str = "persistentpodstates";
 pub(crate) const PODS: &str = "pods";
@@ -41,6 +42,18 @@ const WRITE_RESULTS: [&str; 7] = [
 ];
 const LOOKUP_RESULTS: [&str; 3] = ["found", "not_found", "unknown"];
 const DROP_CHECK_RESULTS: [&str; 3] = ["confirmed", "refuted", "unknown"];
+const FALLBACK_RESULTS: [&str; 10] = [
+    "gave_up",
+    "evicted",
+    "bound",
+    "home",
+    "no_node",
+    "pinned",
+    "not_judged",
+    "unchanged",
+    "forbidden",
+    "error",
+];
 type Labels<const N: usize> = [(&'static str, String); N];
 
 /// Declares the metrics. Each has the name of its field, after the prefix that all have.
@@ -119,6 +132,7 @@ metrics! {
     objects_at_capacity: Gauges = "Objects near and above the size limit";
     node_lookups: Counters<1> = "Reads that ask whether a missing node exists";
     states_forgotten: Counter = "States dropped because their node is gone";
+    fallbacks: Counters<1> = "Judgements whether a Pod gives up its recorded place";
     events_dropped: Counter = "Events not published: too many, or refused";
     unwritable_objects: Gauges = "Objects in which nothing can be recorded";
     drop_checks: Counters<1> = "Reads before a status write drops states";
@@ -175,6 +189,9 @@ impl Metrics {
         }
         for result in DROP_CHECK_RESULTS {
             drop(self.drop_checks.get_or_create(&owned([("result", result)])));
+        }
+        for result in FALLBACK_RESULTS {
+            drop(self.fallbacks.get_or_create(&owned([("result", result)])));
         }
         for placement in Placement::ALL {
             for is_injected in [false, true] {

@@ -19,8 +19,9 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::core::{DynamicObject, PartialObjectMeta};
-use pps_api::{Accept, PageBody, Source, get, path};
+use pps_api::{Accept, PageBody, Source, describe_json, get, path};
 use pps_recorder::kinds::Resource;
+use serde_json::Value;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
@@ -37,7 +38,7 @@ use pps_recorder::{GeneratedPps, LossCheck, PodEviction, StatusWrite};
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-const OBJECTS_PER_PAGE: u32 = 50;
+pub(super) const OBJECTS_PER_PAGE: u32 = 50;
 
 impl Writer {
     /// Writes a status. If it drops entries or replaces values, they are checked first; the write
@@ -256,7 +257,7 @@ impl Writer {
     }
 
     /// Fails if a namespace has just left the scope: then no state is dropped, and no Pod evicted.
-    async fn expect_in_scope(&self, namespace: &Arc<str>) -> Result<(), Failure> {
+    pub(super) async fn expect_in_scope(&self, namespace: &Arc<str>) -> Result<(), Failure> {
         let source = Source::new::<Namespace>(self.client.clone(), &(), None, 1).only_metadata();
         let source = source.selected(&self.namespace_selector);
         if self.namespace_selector.is_empty() {
@@ -288,7 +289,11 @@ impl Writer {
         self.read("Pod", source, &key, &key.name, read).await
     }
 
-    fn source<O: kube::Resource>(&self, resource: &O::DynamicType, namespace: &str) -> Source {
+    pub(super) fn source<O: kube::Resource>(
+        &self,
+        resource: &O::DynamicType,
+        namespace: &str,
+    ) -> Source {
         Source::new::<O>(
             self.client.clone(),
             resource,
@@ -329,9 +334,30 @@ impl Writer {
             .map_err(|error| Failure::of_read(&format_args!("{kind} {key}"), &error))
     }
 
+    /// Reads one object as it is; `None` if a complete list does not have it.
+    pub(super) async fn read_object(
+        &self,
+        kind: &str,
+        source: Source,
+        name: &str,
+    ) -> Result<Option<Value>, Failure> {
+        let read = |object: &str| {
+            let object: Value =
+                serde_json::from_str(object).map_err(|error| Malformed(describe_json(&error)))?;
+            let key = object["metadata"]["name"].as_str().unwrap_or_default();
+            Ok(Item {
+                key: key.to_owned(),
+                resource_version: String::new(),
+                fact: Some(object),
+                unreadable: None,
+            })
+        };
+        self.read(kind, source, &name.to_owned(), name, read).await
+    }
+
     /// A page of a list, and the permission to have it in memory. Waits for its turn among all
     /// reads.
-    async fn page(
+    pub(super) async fn page(
         &self,
         source: &Source,
         token: Option<String>,

@@ -8,6 +8,7 @@ use super::cluster::{
     Cluster, NAMED_NODES, NODES, Name, Node, PODS, PPS_OBJECTS, Pod, SpecOptions, Workload,
 };
 use super::simulation::Simulation;
+use super::states::parse_status;
 
 /// One step. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
@@ -84,6 +85,9 @@ pub(crate) enum ClusterChange {
     /// Another client exempts a Pod and then empties its state or names another Node in it, as
     /// `kubectl pps move` does.
     MoveState(u8, Option<u8>),
+    /// The sidecar gives up the place of a Pod without a Node, whatever it writes meanwhile, and is
+    /// killed then, or evicts the Pod, whose successor starts on this Node.
+    FallBack(u8, Option<u8>),
     SetPodAddress(u8, Option<u8>),
     SetPodOwner(u8, u8),
     PutNode(u8, Option<u8>, bool),
@@ -205,6 +209,7 @@ pub(crate) fn cluster_change(weights: [u32; 5]) -> impl Strategy<Value = Cluster
         2 => (pod(), proptest::option::of(0_u8..3)).prop_map(|(pod, ip)| C::AnnotatePod(pod, ip)),
         1 => (pod(), any::<bool>()).prop_map(|(pod, exempt)| C::ExemptPod(pod, exempt)),
         2 => (pod(), proptest::option::of(node())).prop_map(|(pod, node)| C::MoveState(pod, node)),
+        3 => (pod(), proptest::option::of(node())).prop_map(|(pod, node)| C::FallBack(pod, node)),
         1 => (pod(), proptest::option::of(1_u8..3)).prop_map(|(pod, ip)| C::SetPodAddress(pod, ip)),
         2 => (pod(), 0_u8..8).prop_map(|(pod, owner)| C::SetPodOwner(pod, owner)),
     ];
@@ -261,6 +266,7 @@ pub(crate) fn race() -> impl Strategy<Value = Step> {
                 C::CreatePod { pod, owner, node: Some(node), ready: true, ip: 1 }),
             1 => any::<u8>().prop_map(C::DeletePod),
             2 => (any::<u8>(), proptest::option::of(0_u8..4)).prop_map(|(pod, node)| C::MoveState(pod, node)),
+            2 => (any::<u8>(), proptest::option::of(0_u8..4)).prop_map(|(pod, node)| C::FallBack(pod, node)),
             2 => any::<bool>().prop_map(C::DisableNamespace),
         ]
     };
@@ -391,6 +397,48 @@ impl Simulation {
         }
     }
 
+    /// A guarded write takes the place out of a Pod's entry, if the Pod has no Node and is recorded
+    /// in an object that governs nothing else; then the Pod is created again, unless the process is
+    /// killed.
+    fn fall_back(&mut self, number: u8, node: Option<u8>) {
+        let (name, workload) = pick(&PODS, number);
+        let present = self.cluster.pods.get(name).cloned();
+        let Some(waiting) = present.filter(|pod| pod.node.is_none() && !pod.terminating) else {
+            return;
+        };
+        let holders: Vec<u8> = (0_u8..)
+            .zip(PPS_OBJECTS)
+            .filter(|(_, (object, _))| {
+                let object = self.cluster.objects.get(object);
+                object.is_some_and(|object| {
+                    let states = parse_status(&object.status).pod_states;
+                    object.target == workload && states.contains_key(name)
+                })
+            })
+            .map(|(object, _)| object)
+            .collect();
+        if holders.is_empty() {
+            return;
+        }
+        let kept = json!({"nodeName": null, "nodeTopologyLabels": null});
+        for object in holders {
+            let patch = json!({"podStates": {name: kept}});
+            self.change_cluster(&ClusterChange::PatchStatus(object, patch));
+        }
+        if let Some(node) = node {
+            self.delete_pod(name);
+            let node = Some(pick(&NODES, node));
+            self.put_pod(
+                name,
+                Pod {
+                    node,
+                    ready: false,
+                    ..waiting
+                },
+            );
+        }
+    }
+
     /// The grace period of a missing Node ends, and the Node is looked up if the recorder asks for
     /// that.
     fn confirm_missing(&mut self, node: Name) {
@@ -475,6 +523,7 @@ impl Simulation {
                     }
                 }
             }
+            C::FallBack(number, node) => self.fall_back(*number, *node),
             C::AnnotatePod(pod, ip) => self.edit_pod(*pod, |pod| pod.ip = *ip),
             C::SetPodAddress(pod, address) => self.edit_pod(*pod, |pod| pod.address = *address),
             C::SetPodOwner(pod, owner) => {

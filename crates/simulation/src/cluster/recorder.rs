@@ -9,7 +9,9 @@ use pps_core::pps::{GROUP, KIND};
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, Notice, WorkloadKey};
-use pps_recorder::{Absence, Fact, GeneratedPps, Recorder, StatusOutcome, StatusWrite};
+use pps_recorder::{
+    Absence, Fact, FallbackCandidate, GeneratedPps, Recorder, StatusOutcome, StatusWrite,
+};
 use pps_scheduler::fields::controller;
 use serde_json::{Map, Value};
 
@@ -351,6 +353,12 @@ pub(crate) fn evict(cluster: &mut Cluster) {
             cluster.tell(EventKind::Warning, object, text);
         }
     }
+}
+
+/// The Pods that wait for a place which they require until an end.
+pub(crate) fn fallback_candidates(cluster: &Cluster) -> Vec<FallbackCandidate> {
+    let sidecar = cluster.sidecar.as_ref();
+    sidecar.map_or_else(Vec::new, |sidecar| sidecar.recorder.fallback_candidates())
 }
 
 /// Before a workload is rolled out for the first time, what was recorded for it waits for it.

@@ -97,6 +97,39 @@ fn a_pod_waits_for_a_lost_node_and_returns_with_it() {
 }
 
 #[test]
+fn a_requirement_with_an_end_gives_up_what_no_node_can_serve() {
+    let mut topology = required(HOSTNAME);
+    topology["requiredPersistentTopology"]["fallbackAfterSeconds"] = 600.into();
+    let actions =
+        json!([{"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "endFallbackPeriod"}]);
+    let scenario = scenario(world(topology), actions);
+    let result = run(&Scenario {
+        evict_pending_pods: true,
+        ..scenario.clone()
+    });
+    assert_eq!(result.problems, []);
+    assert_eq!(places(&result.steps[2]), ["db-0 Pending", "db-1 n3"]);
+    let events = texts(last(&result), &[EventKind::Changed, EventKind::Evicted]);
+    assert_eq!(
+        events,
+        [
+            "PersistentPodState/db no longer requires n1 of db-0: no node there can take it",
+            "Pod/db-0 is evicted: fallbackAfterSeconds is over (FellBack)",
+        ]
+    );
+    assert_eq!(pod(last(&result), "db-0").phase, Phase::Running);
+    let result = run(&scenario);
+    let warnings = texts(last(&result), &[EventKind::Warning]);
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.contains("--evict-pending-pods (FallbackBlocked)")),
+        "{warnings:?}"
+    );
+    assert_eq!(pod(last(&result), "db-0").phase, Phase::Pending);
+}
+
+#[test]
 fn forget_drops_the_states_of_a_deleted_node_after_the_grace_period_and_evicts_pods_that_wait_for_it()
  {
     let spec = with(required(HOSTNAME), "nodeDeletionPolicy", json!("Forget"));

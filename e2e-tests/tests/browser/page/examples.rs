@@ -11,7 +11,7 @@ const NOTHING: &str = "No Pod starts or stops.";
 type Said = (&'static str, &'static str);
 
 /// What the steps of each example say.
-const EXAMPLES: [(&str, &[Said]); 7] = [
+const EXAMPLES: [(&str, &[Said]); 8] = [
     (
         "local-disk",
         &[
@@ -120,6 +120,18 @@ const EXAMPLES: [(&str, &[Said]); 7] = [
                 "db-1 starts on node-3: its data is on node-4, which is lost.",
                 NOTHING,
             ),
+        ],
+    ),
+    (
+        "fallback",
+        &[
+            (
+                "db-0 stays Pending",
+                "db-0 starts on node-1: its data is on node-2, which is lost.",
+            ),
+            ("db-0 returns to node-2, with its data.", NOTHING),
+            ("db-0 stays Pending", NOTHING),
+            ("db-0 starts on node-1", NOTHING),
         ],
     ),
     (

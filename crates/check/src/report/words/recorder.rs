@@ -39,6 +39,20 @@ pub(super) fn words(diagnosis: &D, facts: &Facts) -> Words {
                  chart: rbac.create)",
             )
         }
+        D::FallbackForbidden { rights } => {
+            let lacks = if rights.is_empty() {
+                "it runs without --evict-pending-pods".to_owned()
+            } else {
+                format!("its ServiceAccount may not {}", some_of(rights))
+            };
+            Words::seen(format!(
+                "PersistentPodStates have fallbackAfterSeconds, and {lacks}: Pods keep their places"
+            ))
+            .advise(
+                "add the components evict-pending-pods and read-volumes (chart: \
+                 sidecar.evictPendingPods and sidecar.readVolumes)",
+            )
+        }
         D::LeaderActive { pod } => Words::seen(format!("{pod} leads")),
         D::LeaderMissing { why, sidecar } => {
             Words::seen(format!("{}, so nothing is recorded", no_leader(why)))

@@ -2,6 +2,7 @@
 
 use pps_scheduler::{Contradiction, Exclusion, Selection, Verdict as NodeVerdict};
 
+use super::fallback::fallback;
 use super::remedies::{let_volume_place, remedies};
 use super::{Cause, Explanation};
 use crate::decide::subject::{Candidate, Subject};
@@ -44,6 +45,7 @@ pub(super) fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         blame_former_state(&mut selection.verdicts);
     }
     explanation.add(selection);
+    explanation.fallback = fallback(&explanation.subject, pod);
     explanation
 }
 

@@ -3,13 +3,14 @@
 use pps_admission::plan::{Preference, Requirement};
 use pps_check::read::Read;
 use pps_core::{PodState, RECORD_ANNOTATION};
+use pps_recorder::fallback::Refusal;
 
 use super::answer::{NOT_AGAIN, labels, pairs, problem};
 use super::excluded::reasons;
-use crate::decide::explain::{Cause, Explanation, Successor};
+use crate::decide::explain::{Cause, Explanation, Fallback, Prospect, Successor};
 use crate::decide::status::Drift;
 use crate::decide::subject::Subject;
-use crate::snapshot::{Pod, WorkloadKey};
+use crate::snapshot::{Pod, WorkloadKey, written};
 
 /// The reasons for the answer, the most important first.
 pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
@@ -24,6 +25,7 @@ pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
         .iter()
         .filter(|one| matches!(one, Drift::Annotation { .. }));
     facts.extend(drift.map(|drift| format!("It differs from its recorded state: {drift}.")));
+    facts.extend(explanation.fallback.as_ref().map(falls_back));
     facts.push(governance(subject));
     facts.extend(recorded(subject));
     facts.extend(subject.pod.and_then(|pod| injected(subject, pod)));
@@ -96,6 +98,50 @@ fn if_deleted(subject: &Subject, successor: &Successor) -> String {
         format!(" Its recorded state {demands}.")
     };
     format!("If it were deleted now, {would}.{why}")
+}
+
+/// When the requirement of the Pod ends, and what follows then.
+fn falls_back(fallback: &Fallback) -> String {
+    let after = fallback.after;
+    let not_before = fallback
+        .not_before
+        .and_then(written)
+        .map(|time| format!("not before {time}"))
+        .unwrap_or_else(|| format!("after {after} s"));
+    let but = format!("Its requirement ends {not_before} (fallbackAfterSeconds: {after}), but");
+    match &fallback.prospect {
+        Prospect::GivesUp { labels, node } => {
+            let node = node.as_ref().map(|node| format!("node {node}"));
+            let labels = labels
+                .iter()
+                .map(|label| format!("{}={}", label.key, label.value));
+            let given_up: Vec<String> = labels.chain(node).collect();
+            format!(
+                "It falls back {not_before} (fallbackAfterSeconds: {after}), if no node there can \
+                 take it until then: it gives up {}.",
+                given_up.join(" and ")
+            )
+        }
+        Prospect::CreatedAgain => {
+            "Its place was given up already: the sidecar evicts it soon.".to_owned()
+        }
+        Prospect::Kept(refusal) => match refusal {
+            Refusal::HomeTakesIt { node } => format!("{but} {node} could take it where it was."),
+            Refusal::NoNodeCouldTake => {
+                format!("{but} no other node could take it, either, so it keeps its place.")
+            }
+            Refusal::PinnedByVolume { claim } => {
+                format!("{but} the volume of PersistentVolumeClaim {claim} pins it.")
+            }
+            Refusal::NotJudged(caveat) => {
+                format!("{but} it keeps its place, since it is not known: {caveat}.")
+            }
+            Refusal::TooManyNodes => {
+                format!("{but} it keeps its place: too many nodes are in question.")
+            }
+            Refusal::Unchanged => format!("{but} a new Pod would require the same."),
+        },
+    }
 }
 
 /// Which PersistentPodState governs the workload.

@@ -14,6 +14,8 @@ use crate::facts::{NamespacedName, PpsStatus};
 use crate::ledger::capacity::OBJECT_OVERHEAD;
 use crate::ledger::entry_change::EntryChange;
 use crate::names::NamesDoubt;
+use crate::ledger::is_current;
+use crate::ledger::progress::FallbackNote;
 use crate::record::missing_keys;
 
 /// What keeps a PPS from recording.
@@ -52,6 +54,10 @@ pub(super) enum Finding<'a> {
     NameConflict(&'a str),
     /// A Pod waits for a node that does not exist: what the user has to do.
     PodNotEvicted(&'a str),
+    /// A Pod has waited long enough and keeps its place: why, and what the user has to do.
+    FallbackBlocked(&'a str),
+    /// A Pod has given its place up and is not Ready yet.
+    FellBack(&'a str),
     MissingLabels(MissingLabels<'a>),
     /// This Pod is created again and again.
     RecreationLoop(&'a str),
@@ -138,6 +144,9 @@ pub(super) fn finding<'a>(
     if let Some(advice) = not_evicted(view) {
         return Finding::PodNotEvicted(advice);
     }
+    if let Some(advice) = blocked_fallback(view) {
+        return Finding::FallbackBlocked(advice);
+    }
     if let Some(missing_labels) = missing_labels {
         return Finding::MissingLabels(missing_labels);
     }
@@ -149,6 +158,12 @@ pub(super) fn finding<'a>(
     }
     if let Some(doubt) = view.names_doubt() {
         return Finding::NamesUnknown(doubt);
+    }
+    if let Some(message) = fallback_notes(view).find_map(|note| match note {
+        FallbackNote::FellBack { message } => Some(message),
+        FallbackNote::Blocked { .. } => None,
+    }) {
+        return Finding::FellBack(message);
     }
     let workload = view.workload;
     match workload.and_then(|workload| workload.demand.replicas()) {
@@ -166,6 +181,25 @@ fn not_evicted<'a>(view: &View<'a>) -> Option<&'a str> {
         pending.is_some_and(|pending| pending.uid == not_evicted.uid)
     })?;
     Some(&first.advice)
+}
+
+/// What to do about the first Pod that keeps its place although its requirement has ended.
+fn blocked_fallback<'a>(view: &View<'a>) -> Option<&'a str> {
+    let advice = view.pps.progress.fallback_advice.as_deref();
+    advice.or_else(|| {
+        fallback_notes(view).find_map(|note| match note {
+            FallbackNote::Blocked { advice, .. } => Some(advice.as_str()),
+            FallbackNote::FellBack { .. } => None,
+        })
+    })
+}
+
+/// What has become of the Pods whose requirement has an end, as far as it is still so.
+fn fallback_notes<'a>(view: &View<'a>) -> impl Iterator<Item = &'a FallbackNote> {
+    let notes = view.pps.progress.fallbacks.iter();
+    notes
+        .filter(|(pod, note)| is_current(note, view.pod(pod)))
+        .map(|(_, note)| note)
 }
 
 /// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing

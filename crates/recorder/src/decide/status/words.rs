@@ -22,6 +22,8 @@ pub(super) fn recording(
         Finding::Obstacle(obstacle) => of_obstacle(obstacle, view),
         Finding::NameConflict(advice) => Recording::not(Reason::NameConflict, *advice),
         Finding::PodNotEvicted(advice) => Recording::not(Reason::PodNotEvicted, *advice),
+        Finding::FallbackBlocked(advice) => Recording::not(Reason::FallbackBlocked, *advice),
+        Finding::FellBack(message) => Recording::fine(Reason::FellBack, *message),
         Finding::MissingLabels(missing) => {
             Recording::not(Reason::TopologyKeyMissing, missing_labels(missing))
         }

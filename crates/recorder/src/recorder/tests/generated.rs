@@ -275,6 +275,57 @@ fn neither_changes_nor_deletes_a_generated_object_that_cannot_be_read() {
     }
 }
 
+#[test]
+fn the_end_of_a_requirement_follows_its_annotation_and_else_stays_a_users() {
+    const FALLBACK: &str = "kruise.io/required-persistent-topology-fallback-after-seconds";
+    let end = (FALLBACK, "600");
+    let bounded = |seconds: u64| {
+        json!({"requiredPersistentTopology":
+            {"keys": null, "nodeTopologyKeys": ["zone"], "fallbackAfterSeconds": seconds}})
+    };
+    let removed = json!({"requiredPersistentTopology":
+        {"keys": null, "nodeTopologyKeys": ["zone"], "fallbackAfterSeconds": null}});
+    let all = [ASK[0], ASK[1], end];
+    for (annotations, seconds, is_own, expected) in [
+        (&all[..], None, false, Some(bounded(600))),
+        (&all, Some(900), false, Some(bounded(600))),
+        (&all, Some(600), true, None),
+        (ASK, Some(900), false, None),
+        (ASK, Some(600), true, Some(removed)),
+        (
+            &[
+                ASK[0],
+                end,
+                ("kruise.io/preferred-persistent-topology", "zone"),
+            ],
+            Some(900),
+            false,
+            Some(
+                json!({"requiredPersistentTopology": null, "preferredPersistentTopology":
+                [{"weight": 100, "preference": {"nodeTopologyKeys": ["zone"]}}]}),
+            ),
+        ),
+    ] {
+        let mut world = World::new();
+        let (mut metadata, mut spec) = generated("w", "uid-1");
+        if let Some(seconds) = seconds {
+            spec["requiredPersistentTopology"]["fallbackAfterSeconds"] = seconds.into();
+        }
+        if is_own {
+            metadata["managedFields"][0]["fieldsV1"]["f:spec"]["f:requiredPersistentTopology"] =
+                json!({"f:nodeTopologyKeys": {}, "f:fallbackAfterSeconds": {}});
+        }
+        world.object_with("w", &metadata, &spec, &json!({}));
+        world.workload("w", "uid-1", 3, annotations);
+        let patch = match world.recorder.decide_generated(&workload("w")) {
+            Some(GeneratedPps::Update { patch, .. }) => Some(patch["spec"].clone()),
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(patch, expected, "{annotations:?} {seconds:?} {is_own}");
+    }
+}
+
 /// A merge patch would leave `keys`, which both versions accept in place of `nodeTopologyKeys`,
 /// beside them.
 #[test]

@@ -38,6 +38,7 @@ pub(super) fn waiting_for(zone: &str) -> PodFact {
         resource_version: "7".into(),
         pps: "p".into(),
         required_affinity: serde_json::from_value(pins).unwrap(),
+        is_unschedulable: true,
         unschedulable_since: None,
     };
     PodFact {

@@ -160,6 +160,7 @@ fn unschedulable_pods_are_those_that_a_pps_pins() {
             resource_version: "7".into(),
             pps: pps.into(),
             required_affinity: serde_json::from_value(affinity.clone()).unwrap(),
+            is_unschedulable: true,
             unschedulable_since: since,
         })),
         ..unbound(true)

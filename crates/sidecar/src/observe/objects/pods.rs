@@ -54,6 +54,7 @@ struct PodCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    reason: Option<String>,
     /// Parsed only where it is used: a Pod has several conditions, and only one of them matters.
     last_transition_time: Option<String>,
 }
@@ -153,12 +154,16 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     if is_gated || !is_pending || is_too_large {
         return None;
     }
+    let unscheduled = condition(pod, "PodScheduled", "False");
+    let is_unschedulable =
+        |condition: &PodCondition| condition.reason.as_deref() == Some("Unschedulable");
     Some(PendingPod {
         uid: pod.metadata.uid.clone()?,
         resource_version: pod.metadata.resource_version.clone()?,
         pps: pps.into(),
         required_affinity: pod.spec.affinity.clone(),
-        unschedulable_since: condition(pod, "PodScheduled", "False").and_then(PodCondition::since),
+        is_unschedulable: unscheduled.is_some_and(is_unschedulable),
+        unschedulable_since: unscheduled.and_then(PodCondition::since),
     })
 }
 

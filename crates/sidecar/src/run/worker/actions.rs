@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 use pps_recorder::timing::schedule::Due;
-use pps_recorder::{GeneratedPps, PodEviction, StatusWrite};
+use pps_recorder::{FallbackCandidate, GeneratedPps, PodEviction, StatusWrite};
 
 use super::Worker;
 use super::wall_clock::{time_since, wall_clock};
@@ -29,6 +29,7 @@ pub(super) enum Action {
     },
     LookUpNode(Arc<str>),
     Evict(PodEviction),
+    FallBack(Box<FallbackCandidate>),
 }
 
 /// An action, and whether its last attempt failed.
@@ -143,6 +144,11 @@ impl Worker {
                 self.requests.begin(is_retry, writer.look_up_node(node));
             }
             Action::Evict(eviction) => self.requests.begin(is_retry, writer.evict(eviction)),
+            Action::FallBack(candidate) => {
+                let resource = self.watching.resource_of(&candidate.workload.kind);
+                self.requests
+                    .begin(is_retry, writer.fall_back(candidate, resource));
+            }
         }
     }
 

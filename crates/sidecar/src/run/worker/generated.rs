@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use pps_core::Reason;
-use pps_recorder::GeneratedPps;
+use pps_recorder::{GeneratedPps, generate};
 use tracing::{debug, warn};
 
 use super::Worker;
@@ -53,10 +53,11 @@ impl Worker {
             Ok(applied) => {
                 self.agenda.generated.written(workload, 0, now);
                 self.report_generated_pps(workload, &generated, applied);
-                if applied == ApplyResult::WithoutSources {
-                    self.hold_back(workload, generated, now);
-                } else {
+                self.note_fallback_advice(&generated, applied);
+                if applied == ApplyResult::Complete {
                     self.agenda.refused_writes.forget(workload);
+                } else {
+                    self.hold_back(workload, generated, now);
                 }
                 true
             }
@@ -106,6 +107,18 @@ impl Worker {
         self.agenda.generated.revisit(workload, retry_at);
     }
 
+    /// Has the condition of a generated object say that its requirement cannot have an end.
+    fn note_fallback_advice(&mut self, generated: &GeneratedPps, applied: ApplyResult) {
+        let advice = (applied == ApplyResult::WithoutFallback).then(|| {
+            format!(
+                "install this product's definition of PersistentPodState: the present one has no \
+                 field for annotation {}, so Pods wait for their recorded places forever",
+                generate::FALLBACK_AFTER
+            )
+        });
+        self.recorder.set_fallback_advice(generated.key(), advice);
+    }
+
     fn report_generated_pps(
         &mut self,
         workload: &WorkloadKey,
@@ -114,6 +127,14 @@ impl Worker {
     ) {
         let name = &generated.key().name;
         let (reason, message) = match generated {
+            _ if applied == ApplyResult::WithoutFallback => (
+                Reason::InvalidAnnotation,
+                format!(
+                    "PersistentPodState {name} lacks fallbackAfterSeconds: the cluster's \
+                     definition of PersistentPodState has no field for it; install this product's \
+                     definition"
+                ),
+            ),
             _ if applied == ApplyResult::WithoutSources => (
                 Reason::InvalidAnnotation,
                 format!(

@@ -1,5 +1,6 @@
 //! The worker with an API server that answers as a test wants.
 
+mod fallback;
 mod reads;
 
 use std::convert::Infallible;
@@ -533,6 +534,7 @@ fn waiting_pod() -> PodFact {
         resource_version: "7".into(),
         pps: "w".into(),
         required_affinity: serde_json::from_value(affinity).unwrap(),
+        is_unschedulable: true,
         unschedulable_since: None,
     };
     PodFact {
