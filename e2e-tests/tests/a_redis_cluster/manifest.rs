@@ -33,7 +33,7 @@ pub(crate) fn text(with_state: bool) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
-/// Makes the default StorageClass, with a volume of each node for each of these.
+/// Makes the default `StorageClass`, with a volume of each node for each of these.
 pub(crate) async fn provide_volumes(cluster: &Cluster, owners: [&str; 2]) {
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {
             "name": "local", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
