@@ -493,11 +493,9 @@ pub(crate) async fn wants_the_names_that_a_workload_lists(cluster: &Cluster) {
     wait_for_reason(&pool, "pg", "AllRecorded").await;
     let before = ready(&pool, "pg", &names).await;
     set_instances(&pool, "pg", &Value::Null).await;
+    let pods = cluster.pods_api(pool.namespace);
     for name in names {
-        let deleted = cluster
-            .pods_api(pool.namespace)
-            .delete(name, &DeleteParams::default());
-        deleted.await.unwrap();
+        pods.delete(name, &DeleteParams::default()).await.unwrap();
     }
     let pps = wait_for_reason(&pool, "pg", "ReplicasUnknown").await;
     let message = recording(&pps)["message"].as_str().unwrap().to_owned();
