@@ -210,7 +210,8 @@ fn schema_refuses_invalid_values_with_their_path() {
                   /policy/extraMatchConditions/0/name 'matchLabels' /policy/module/repository \
                   /policy/settings/onLookupFailure 'annotation' /policy/settings/annotations/deny \
                   /networkPolicy/apiServerPorts/0 /workloads/0 /workloads/1/group \
-                  /workloads/2/group /workloads/3/kind /policyServer/maxUnavailable \
+                  /workloads/2/namesPath /workloads/3/namesPath /workloads/4/group \
+                  /workloads/5/kind /policyServer/maxUnavailable \
                   /policyServer/image/tag /policyServer/image/repository /policyServer/namespace \
                   /strategy/type /policy/formerPolicyServers/0 /metrics/serviceMonitor/interval \
                   /metrics/podMonitor/scrapeTimeout /livenessProbe \
@@ -552,7 +553,10 @@ fn render_components(components: &[&str]) -> Vec<Value> {
 
 #[test]
 fn components_without_an_overlay_are_values_too() {
-    let both = with_workload(&json!({"scope": "All"}));
+    // In the component, the path is a part of the text that is replaced.
+    let kind = workloads(&[json!({"namesPath": ""})]);
+    let mut both = kind.clone();
+    both["scope"] = json!("All");
     let shared = json!({
         "metrics": {"serviceMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}, "dashboard": {"enabled": true}},
         "networkPolicy": {"ingressFrom":
@@ -561,7 +565,7 @@ fn components_without_an_overlay_are_values_too() {
         "policy": {"policyServer": "default", "policyServerServiceAccount": "policy-server"},
     });
     for (components, values) in [
-        (&["custom-workloads"][..], workloads(&[json!({})])),
+        (&["custom-workloads"][..], kind),
         (&["custom-workloads", "all-namespaces"], both),
         // The alert names the PolicyServer.
         (&["monitoring", "shared-policy-server"], shared),
