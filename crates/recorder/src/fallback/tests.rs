@@ -65,7 +65,9 @@ fn waiting(keys: &[&str], template: &Value, nodes: &[Value]) -> Case {
         "metadata": {"name": "w"}, "spec": {"template": template, "replicas": 1},
         "status": {"currentRevision": "w-1", "updateRevision": "w-1"},
     }));
-    nodes.iter().for_each(|node| case.add_node(node));
+    for node in nodes {
+        case.add_node(node);
+    }
     case
 }
 

@@ -246,7 +246,7 @@ impl Writer {
             for node in &nodes {
                 let mut on = Vec::new();
                 self.each(&self.pods_on(node), |pod| {
-                    on.push(pps_recorder::fallback::slim_pod(pod))
+                    on.push(pps_recorder::fallback::slim_pod(pod));
                 })
                 .await?;
                 case.set_pods(node, &on);

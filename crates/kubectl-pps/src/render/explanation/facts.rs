@@ -103,11 +103,10 @@ fn if_deleted(subject: &Subject, successor: &Successor) -> String {
 /// When the requirement of the Pod ends, and what follows then.
 fn falls_back(fallback: &Fallback) -> String {
     let after = fallback.after;
-    let not_before = fallback
-        .not_before
-        .and_then(written)
-        .map(|time| format!("not before {time}"))
-        .unwrap_or_else(|| format!("after {after} s"));
+    let not_before = fallback.not_before.and_then(written).map_or_else(
+        || format!("after {after} s"),
+        |time| format!("not before {time}"),
+    );
     let but = format!("Its requirement ends {not_before} (fallbackAfterSeconds: {after}), but");
     match &fallback.prospect {
         Prospect::GivesUp { labels, node } => {

@@ -5,6 +5,7 @@ use super::*;
 use crate::observe::objects::read_pod;
 use crate::write::fallback::FallbackFailure;
 use crate::write::{Failure, Outcome};
+use pps_recorder::facts::interest::Interest;
 
 const WAIT: u64 = 30;
 
@@ -26,6 +27,7 @@ struct World {
 }
 
 type Shared = Arc<Mutex<World>>;
+type Change = fn(&mut World);
 
 impl World {
     fn new() -> Self {
@@ -146,7 +148,7 @@ fn falling_back_in(leadership: &Leadership, world: World) -> (Worker, Shared, Re
 }
 
 fn report_pod(worker: &mut Worker, pod: &Value) {
-    let item = read_pod(&pod.to_string(), &Default::default()).unwrap();
+    let item = read_pod(&pod.to_string(), &Interest::default()).unwrap();
     let update = Update::Apply(item.key, item.fact.unwrap());
     worker.apply(Observation::Pods(update));
 }
@@ -250,21 +252,21 @@ async fn a_new_term_counts_the_time_again() {
 
 #[tokio::test]
 async fn a_pod_whose_home_is_back_and_one_that_has_changed_keep_their_places() {
-    let changes: [(&str, fn(&mut World)); 9] = [
+    let changes: [(&str, Change); 9] = [
         ("no watch has shown the node", |world| {
-            world.nodes.push(node("a2", "a"))
+            world.nodes.push(node("a2", "a"));
         }),
         ("it runs", |world| {
-            world.pod["spec"]["nodeName"] = "a1".into()
+            world.pod["spec"]["nodeName"] = "a1".into();
         }),
         ("it is another Pod", |world| {
-            world.pod["metadata"]["uid"] = "other".into()
+            world.pod["metadata"]["uid"] = "other".into();
         }),
         ("it is terminating", |world| {
             world.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }),
         ("it is gated", |world| {
-            world.pod["spec"]["schedulingGates"] = json!([{"name": "g"}])
+            world.pod["spec"]["schedulingGates"] = json!([{"name": "g"}]);
         }),
         ("a user has moved it", |world| {
             world.pps["status"]["podStates"]["w-0"]["nodeTopologyLabels"]["zone"] = "b".into();
