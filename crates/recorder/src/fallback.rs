@@ -112,6 +112,8 @@ pub enum Refusal {
     NotJudged(Caveat),
     /// Too many nodes are in question.
     TooManyNodes,
+    /// The template of the Pod is not known, so nobody knows which of its requirements are its own.
+    TemplateUnknown,
     /// The Pod would be created again with the same requirement.
     Unchanged,
 }
@@ -163,6 +165,13 @@ impl Case {
     }
 
     pub fn judge(&self) -> Judgement {
+        if !self.has_known_template() {
+            return Judgement::Refused(Refusal::TemplateUnknown);
+        }
+        if asks_about_other_namespaces(&self.pod) {
+            // Of their Pods only those on nodes in question are read.
+            return Judgement::Refused(Refusal::NotJudged(Caveat::PodAffinityFields));
+        }
         let Some(next) = self.successor() else {
             return Judgement::Refused(Refusal::Unchanged);
         };
@@ -198,7 +207,16 @@ impl Case {
         if !open.is_empty() {
             return Some(self.read(open));
         }
-        // The scheduler makes room for it, by evicting Pods of lower priority.
+        // The scheduler makes room for it, by evicting Pods of lower priority; unless Pods of other
+        // namespaces have a higher one.
+        let may_land_on = selection.may_land_on.iter().map(String::as_str);
+        let unread: Vec<&str> = may_land_on
+            .filter(|node| !self.read.contains(*node))
+            .take(READ_AT_ONCE)
+            .collect();
+        if !unread.is_empty() {
+            return Some(self.read(unread));
+        }
         let node = selection.may_land_on.first()?.clone();
         Some(Judgement::Refused(Refusal::HomeTakesIt { node }))
     }
@@ -281,6 +299,17 @@ impl Case {
         select(&placement, &nodes)
     }
 
+    /// Whether the template is known from which the Pod was made, or will be made again. A Pod that
+    /// a rollout holds back is made from an older one.
+    fn has_known_template(&self) -> bool {
+        let Some(workload) = &self.workload else {
+            return false;
+        };
+        let name = text(&self.pod["metadata"]["name"]);
+        let is_older = has_newest_revision(&self.pod, workload) == Some(false);
+        workload["spec"]["template"].is_object() && !(is_older && is_held_back(workload, name))
+    }
+
     /// The Pod as its controller would create it now, without anything injected; none if nothing
     /// was injected into the present one.
     fn successor(&self) -> Option<Value> {
@@ -345,6 +374,19 @@ fn open(selection: &Selection) -> Vec<&str> {
         .collect();
     open.sort_by_key(|verdict| std::cmp::Reverse(verdict.score));
     open.iter().map(|verdict| verdict.node.as_str()).collect()
+}
+
+/// Whether a Pod requires to be near, or far from, Pods of other namespaces.
+fn asks_about_other_namespaces(pod: &Value) -> bool {
+    let own = &pod["metadata"]["namespace"];
+    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
+        let terms =
+            &pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"];
+        pps_scheduler::fields::list(terms).any(|term| {
+            let mut namespaces = pps_scheduler::fields::list(&term["namespaces"]);
+            !term["namespaceSelector"].is_null() || namespaces.any(|namespace| namespace != own)
+        })
+    })
 }
 
 /// Whether something may keep a Pod from a node, or lets a node take it, that is not simulated.

@@ -324,3 +324,51 @@ fn the_scheduler_says_the_same_of_slim_objects() {
         [Value::Null; 0]
     );
 }
+
+#[test]
+fn a_pod_whose_template_is_not_known_keeps_its_place() {
+    let nodes = [cordoned("a1", "a"), node("b1", "b")];
+    let without = json!({"metadata": {"name": "w"}, "spec": {"racks": 3}});
+    let held_back = json!({"metadata": {"name": "w"}, "spec": {"template": template(), "replicas": 1,
+            "updateStrategy": {"rollingUpdate": {"partition": 1}}},
+        "status": {"currentRevision": "w-1", "updateRevision": "w-2"}});
+    for workload in [Some(without), Some(held_back), None] {
+        let mut case = waiting(&[ZONE], &template(), &nodes);
+        case.workload = workload;
+        assert_eq!(refused(&mut case, &[]), Refusal::TemplateUnknown);
+    }
+}
+
+#[test]
+fn a_pod_that_asks_about_other_namespaces_keeps_its_place() {
+    let nodes = [cordoned("a1", "a"), node("b1", "b")];
+    let term = |more: &Value| {
+        let mut term = json!({"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "w"}}});
+        add_fields(&mut term, more);
+        term
+    };
+    for (more, is_judged) in [
+        (json!({}), true),
+        (json!({"namespaces": ["n"]}), true),
+        (json!({"namespaces": ["n", "db"]}), false),
+        (json!({"namespaceSelector": {}}), false),
+    ] {
+        let mut template = template();
+        template["spec"]["affinity"]["podAntiAffinity"] =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": [term(&more)]});
+        let mut case = waiting(&[ZONE], &template, &nodes);
+        let judgement = judged(&mut case, &[]).0;
+        assert_eq!(
+            matches!(judgement, Judgement::GiveUp { .. }),
+            is_judged,
+            "{more}: {judgement:?}"
+        );
+    }
+}
+
+/// Adds the fields of one object to another.
+fn add_fields(object: &mut Value, more: &Value) {
+    for (field, value) in more.as_object().into_iter().flatten() {
+        object[field] = value.clone();
+    }
+}

@@ -29,10 +29,10 @@ impl Reported {
         reason: Reason,
         message: &str,
     ) -> bool {
-        use Reason::{Deleted, Generated, PodEvicted, StatesDropped, StatesForgotten};
+        use Reason::{Deleted, FellBack, Generated, PodEvicted, StatesDropped, StatesForgotten};
         if matches!(
             reason,
-            Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten
+            Generated | Deleted | FellBack | PodEvicted | StatesDropped | StatesForgotten
         ) {
             return true;
         }

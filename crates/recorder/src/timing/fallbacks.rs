@@ -54,7 +54,8 @@ struct Waiting {
 /// The Pods of a workload whose places were given up.
 #[derive(Debug, Default)]
 struct FellBack {
-    pods: BTreeSet<Arc<str>>,
+    /// The UID of each by name.
+    pods: BTreeMap<Arc<str>, String>,
     /// How much time has counted since the last of them.
     since: Duration,
     /// The Pod that is being judged.
@@ -116,14 +117,22 @@ impl Fallbacks {
         is_ready: impl Fn(&NamespacedName) -> bool,
         now: Instant,
     ) -> Option<FallbackCandidate> {
-        let judged = self.workloads.values().filter(|one| one.judged.is_some());
-        if judged.count() >= JUDGED_AT_ONCE {
+        let judged: Vec<&NamespacedName> = self
+            .workloads
+            .iter()
+            .filter(|(_, one)| one.judged.is_some())
+            .map(|(pps, _)| pps)
+            .collect();
+        if judged.len() >= JUDGED_AT_ONCE {
             return None;
         }
+        // What takes long in one namespace must not stop the others.
+        let is_busy = |namespace: &str| judged.iter().any(|pps| *pps.namespace == *namespace);
         let due = self
             .pods
             .values()
-            .filter(|waiting| waiting.is_due(now) && self.is_turn(&waiting.candidate, &is_ready));
+            .filter(|waiting| waiting.is_due(now) && !is_busy(&waiting.candidate.pod.namespace))
+            .filter(|waiting| self.is_turn(&waiting.candidate, &is_ready));
         let first = due.max_by_key(|waiting| waiting.rank())?.candidate.clone();
         let workload = self.workloads.entry(first.pps.clone()).or_default();
         workload.judged = Some(first.pod.name.clone());
@@ -142,22 +151,27 @@ impl Fallbacks {
         if workload.judged.is_some() {
             return false;
         }
-        // Its place was given up already.
-        candidate.question == Question::CreateAgain
-            || workload.since >= candidate.wait
-            || workload
-                .pods
-                .iter()
-                .all(|pod| is_ready(&candidate.pod.sibling(pod)))
+        if workload.since >= candidate.wait {
+            return true;
+        }
+        if candidate.question == Question::CreateAgain {
+            // Its place was given up already. If it was created again since and still requires the
+            // place, something else requires it, and another eviction would not help.
+            let given_up = workload.pods.get(&candidate.pod.name);
+            return given_up.is_none_or(|uid| *uid == candidate.uid);
+        }
+        let mut pods = workload.pods.keys();
+        pods.all(|pod| is_ready(&candidate.pod.sibling(pod)))
     }
 
     /// The place of a Pod was given up, in whole or in part, or may have been: nobody knows what
     /// became of the write.
     pub fn on_given_up(&mut self, candidate: &FallbackCandidate) {
         let workload = self.workloads.entry(candidate.pps.clone()).or_default();
-        workload.pods.insert(candidate.pod.name.clone());
+        let name = candidate.pod.name.clone();
+        workload.pods.insert(name, candidate.uid.clone());
         workload.since = Duration::ZERO;
-        workload.judged = None;
+        workload.end_judgement(candidate);
         self.pods.remove(&candidate.pod);
     }
 
@@ -169,7 +183,7 @@ impl Fallbacks {
         now: Instant,
     ) {
         if let Some(workload) = self.workloads.get_mut(&candidate.pps) {
-            workload.judged = None;
+            workload.end_judgement(candidate);
         }
         let waiting = self.pods.get_mut(&candidate.pod);
         if let Some(waiting) = waiting.filter(|waiting| waiting.is_same(candidate)) {
@@ -182,6 +196,13 @@ impl Fallbacks {
     /// Another process led meanwhile, and nobody knows what it saw.
     pub fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+impl FellBack {
+    /// The answer may be about a Pod that was judged in a former term.
+    fn end_judgement(&mut self, candidate: &FallbackCandidate) {
+        self.judged.take_if(|judged| *judged == candidate.pod.name);
     }
 }
 
@@ -205,13 +226,13 @@ impl Waiting {
         has_waited && self.not_before.is_none_or(|not_before| not_before <= now)
     }
 
-    /// A Pod whose place is given up already comes first, then the one that has waited longest, and
-    /// of equals the first by name. One that was refused lets others go before.
+    /// One that was refused lets others go before. Then a Pod whose place is given up already comes
+    /// first, then the one that has waited longest, and of equals the first by name.
     fn rank(
         &self,
     ) -> (
-        bool,
         std::cmp::Reverse<u32>,
+        bool,
         Duration,
         std::cmp::Reverse<Name<'_>>,
     ) {
@@ -221,8 +242,8 @@ impl Waiting {
             name: name_order(&pod.name),
         };
         (
-            self.candidate.question == Question::CreateAgain,
             std::cmp::Reverse(self.refusals),
+            self.candidate.question == Question::CreateAgain,
             self.waited,
             std::cmp::Reverse(name),
         )

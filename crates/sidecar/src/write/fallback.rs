@@ -13,6 +13,7 @@ use kube::core::DynamicObject;
 use pps_api::{Accept, Class, Guard, Source, Write, describe_json, get, path};
 use pps_core::edit::{Edit, set_state};
 use pps_core::packed::recorded_state;
+use pps_core::succession::is_unobserved;
 use pps_core::{PodState, Spec};
 use pps_recorder::FallbackCandidate;
 use pps_recorder::facts::interest::Interest;
@@ -24,6 +25,7 @@ use pps_recorder::place::RecordedLabel;
 use pps_scheduler::Volumes;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::reads::OBJECTS_PER_PAGE;
@@ -68,6 +70,12 @@ impl From<Failure> for FallbackFailure {
     }
 }
 
+/// A judgement, and the spec about which was judged.
+struct Judged {
+    judgement: Judgement,
+    spec: Spec,
+}
+
 /// The objects of a candidate, as they were read last.
 struct Subject {
     pps: Value,
@@ -93,7 +101,7 @@ impl Writer {
         resource: Option<Resource>,
     ) -> Result<FallbackResult, FallbackFailure> {
         let judged = timeout(JUDGEMENT_TIMEOUT, self.judge(candidate, resource)).await;
-        let judgement = judged.unwrap_or_else(|_| {
+        let Judged { judgement, spec } = judged.unwrap_or_else(|_| {
             let message = format!(
                 "the reads about Pod {} took more than {} s",
                 candidate.pod,
@@ -103,7 +111,7 @@ impl Writer {
         })?;
         match judgement {
             Judgement::GiveUp { given_up, kept } => {
-                self.give_up(candidate, &kept).await.map(|is_bound| {
+                self.give_up(candidate, &spec, &kept).await.map(|is_bound| {
                     if is_bound {
                         FallbackResult::Bound
                     } else {
@@ -123,14 +131,18 @@ impl Writer {
     }
 
     /// Writes the state without what is given up, and evicts the Pod. Returns whether the Pod got a
-    /// node in between.
+    /// node in between. `judged` is the spec about which was judged.
     async fn give_up(
         &self,
         candidate: &FallbackCandidate,
+        judged: &Spec,
         kept: &PodState,
     ) -> Result<bool, FallbackFailure> {
         // The other reads may have taken long.
         let subject = self.read_subject(candidate).await?;
+        if subject.spec != *judged {
+            return Err(Failure::Conflict.into());
+        }
         self.check_eviction(candidate, &subject.pod).await?;
         if let Some(edit) = edit(&subject.pps, candidate, kept)? {
             self.write_state(candidate, &edit).await?;
@@ -139,18 +151,22 @@ impl Writer {
             return Ok(false);
         };
         // The state is written. What is not evicted now, a later turn evicts.
-        if !matches!(failure, Failure::Conflict | Failure::NotFound) {
-            return Err(FallbackFailure::Unknown(failure));
-        }
         let pod = self.current_pod(&candidate.pod).await;
         let pod = pod.map_err(FallbackFailure::Unknown)?;
-        let is_bound = pod.is_some_and(|pod| {
-            pod["metadata"]["uid"] == *candidate.uid && pod["spec"]["nodeName"].is_string()
-        });
-        if is_bound {
-            self.restore(candidate, kept).await;
+        let same = pod.filter(|pod| pod["metadata"]["uid"] == *candidate.uid);
+        match same {
+            Some(pod) if pod["spec"]["nodeName"].is_string() => {
+                self.restore(candidate, kept).await;
+                Ok(true)
+            }
+            // Its user has exempted it, for example: then its state stays.
+            Some(pod) if !waits(&pod, &subject.spec, candidate) => {
+                self.restore(candidate, kept).await;
+                Err(Failure::Conflict.into())
+            }
+            _ if matches!(failure, Failure::Conflict | Failure::NotFound) => Ok(false),
+            _ => Err(FallbackFailure::Unknown(failure)),
         }
-        Ok(is_bound)
     }
 
     /// Writes the former state back, if nobody has changed it since. The Pod is recorded when it is
@@ -214,12 +230,12 @@ impl Writer {
         &self,
         candidate: &FallbackCandidate,
         resource: Option<Resource>,
-    ) -> Result<Judgement, FallbackFailure> {
+    ) -> Result<Judged, FallbackFailure> {
         let namespace = &candidate.pod.namespace;
-        self.expect_in_scope(namespace).await?;
         let Subject { spec, pod, .. } = self.read_subject(candidate).await?;
         let state = candidate.state.clone();
-        let mut case = Case::new(candidate.question, &candidate.pps.name, spec, state, pod);
+        let name = &candidate.pps.name;
+        let mut case = Case::new(candidate.question, name, spec.clone(), state, pod);
         case.workload = Some(self.workload_object(candidate, resource).await?);
         case.volumes = self.volumes(&case, namespace).await?;
         self.each(&self.all_nodes(), |node| case.add_node(node))
@@ -237,13 +253,14 @@ impl Writer {
             return Err(Failure::Unreadable(message).into());
         }
         loop {
-            let Judgement::Read(nodes) = case.judge() else {
-                return Ok(case.judge());
+            // The Lease is renewed on this thread, too.
+            yield_now().await;
+            let judgement = case.judge();
+            let nodes = match &judgement {
+                Judgement::Read(nodes) if !nodes.is_empty() => nodes,
+                _ => return Ok(Judged { judgement, spec }),
             };
-            if nodes.is_empty() {
-                return Ok(Judgement::Read(nodes));
-            }
-            for node in &nodes {
+            for node in nodes {
                 let mut on = Vec::new();
                 self.each(&self.pods_on(node), |pod| {
                     on.push(pps_recorder::fallback::slim_pod(pod));
@@ -254,8 +271,9 @@ impl Writer {
         }
     }
 
-    /// The PPS and the Pod, if both are still those of the candidate.
+    /// The PPS and the Pod, if both are still those of the candidate, and in the scope.
     async fn read_subject(&self, candidate: &FallbackCandidate) -> Result<Subject, Failure> {
+        self.expect_in_scope(&candidate.pod.namespace).await?;
         let pps = self.current_object(candidate).await?;
         let pps = pps.ok_or(Failure::Conflict)?;
         let spec: Spec = serde_json::from_value(pps["spec"].clone())
@@ -263,7 +281,11 @@ impl Writer {
         let state = recorded_state(&pps["status"], &candidate.pod.name)
             .map_err(|damaged| Failure::Unreadable(damaged.to_string()))?;
         let target = candidate.workload.target();
-        let is_bounded = spec.fallback_after_seconds().is_some() && spec.unknown_field().is_none();
+        // Whoever has given the Pod more time meanwhile wants it to wait.
+        let is_over = spec
+            .fallback_after_seconds()
+            .is_some_and(|seconds| Duration::from_secs(seconds.into()) <= candidate.wait);
+        let is_bounded = is_over && spec.unknown_field().is_none();
         if pps["metadata"]["uid"] != *candidate.pps_uid
             || !pps["metadata"]["deletionTimestamp"].is_null()
             || !spec.target_ref.is_same_workload(&target)
@@ -320,6 +342,10 @@ impl Writer {
         let found = self.read_object(&kind, source, name).await?;
         found
             .filter(|workload| workload["metadata"]["deletionTimestamp"].is_null())
+            // Which revision a Pod has is not known before the controller has seen the template.
+            .filter(|workload| {
+                workload["status"]["observedGeneration"].is_null() || !is_unobserved(workload)
+            })
             .ok_or(Failure::Conflict)
     }
 

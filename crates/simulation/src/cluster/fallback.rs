@@ -110,6 +110,7 @@ fn why_kept(refusal: &Refusal) -> Option<String> {
         Refusal::NoNodeCouldTake => "no other node could take it, either".to_owned(),
         Refusal::PinnedByVolume { claim } => format!("the volume of claim {claim} pins it"),
         Refusal::NotJudged(caveat) => format!("it is not known: {caveat}"),
+        Refusal::TemplateUnknown => "its template is not known".to_owned(),
         Refusal::TooManyNodes => "too many nodes are in question".to_owned(),
     })
 }

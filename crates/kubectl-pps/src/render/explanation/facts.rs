@@ -138,6 +138,9 @@ fn falls_back(fallback: &Fallback) -> String {
             Refusal::TooManyNodes => {
                 format!("{but} it keeps its place: too many nodes are in question.")
             }
+            Refusal::TemplateUnknown => {
+                format!("{but} the template from which it was made is not known.")
+            }
             Refusal::Unchanged => format!("{but} a new Pod would require the same."),
         },
     }

@@ -13,9 +13,9 @@ use crate::cluster::KindCoverage;
 use crate::facts::{NamespacedName, PpsStatus};
 use crate::ledger::capacity::OBJECT_OVERHEAD;
 use crate::ledger::entry_change::EntryChange;
-use crate::names::NamesDoubt;
 use crate::ledger::is_current;
 use crate::ledger::progress::FallbackNote;
+use crate::names::NamesDoubt;
 use crate::record::missing_keys;
 
 /// What keeps a PPS from recording.

@@ -182,6 +182,10 @@ fn another_pod_or_another_place_begins_again() {
 #[test]
 fn one_pod_of_a_workload_falls_back_at_a_time_and_the_next_one_when_it_is_ready() {
     let mut world = World::new(&["w-1", "w-10", "w-2", "x-0"]);
+    let elsewhere = &mut world.waiting[3];
+    elsewhere.pod.namespace = "m".into();
+    elsewhere.pps.namespace = "m".into();
+    world.look(true);
     world.wait(5 * S);
     world.waiting.push(candidate("w-0"));
     world.wait(WAIT);
@@ -191,7 +195,7 @@ fn one_pod_of_a_workload_falls_back_at_a_time_and_the_next_one_when_it_is_ready(
         .flatten()
         .collect();
     let names: Vec<_> = first.iter().map(|one| one.pod.name.to_string()).collect();
-    assert_eq!(names, ["w-1", "x-0"], "{names:?}");
+    assert_eq!(names, ["x-0", "w-1"], "{names:?}");
     for one in &first {
         world.fallbacks.on_given_up(one);
         world.waiting.retain(|other| other.pod != one.pod);
@@ -255,10 +259,53 @@ fn a_pod_whose_place_was_given_up_is_created_again_before_anything_else() {
 }
 
 #[test]
+fn a_pod_that_is_created_with_its_former_place_again_is_not_evicted_again_at_once() {
+    let mut world = World::new(&["w-0"]);
+    world.waiting[0].question = Question::CreateAgain;
+    world.look(true);
+    let evicted = world.take().unwrap();
+    world.fallbacks.on_given_up(&evicted);
+    // The eviction did not arrive: the same Pod is evicted by the next turn.
+    world.wait(5 * S);
+    world.wait(5 * S);
+    let again = world.take().unwrap();
+    world.fallbacks.on_given_up(&again);
+    world.waiting[0].uid = "successor".into();
+    world.wait(ALMOST);
+    assert_eq!(world.take(), None, "its template may require the place");
+    world.wait(5 * S);
+    assert!(world.take().is_some());
+}
+
+#[test]
+fn an_answer_of_a_former_term_ends_no_judgement_of_this_one() {
+    let mut world = World::new(&["w-0", "w-1"]);
+    world.wait(WAIT);
+    let former = world.take().unwrap();
+    world.fallbacks.clear();
+    world.waiting.retain(|other| other.pod != former.pod);
+    world.wait(WAIT + 5 * S);
+    assert_eq!(world.due().as_deref(), Some("w-1"));
+    world.fallbacks.on_kept(&former, None, world.now);
+    world.waiting.push(former);
+    world.wait(WAIT + 5 * S);
+    assert_eq!(world.due(), None, "w-1 is being judged");
+}
+
+#[test]
 fn no_more_than_a_few_pods_are_judged_at_once() {
     let pods: Vec<String> = (0..20).map(|n| format!("w{n}-0")).collect();
     let names: Vec<&str> = pods.iter().map(String::as_str).collect();
     let mut world = World::new(&names);
+    world.wait(WAIT);
+    assert!(world.take().is_some());
+    assert_eq!(world.take(), None, "one of a namespace");
+    for (number, pod) in world.waiting.iter_mut().enumerate() {
+        pod.pod.namespace = format!("n{number}").into();
+        pod.pps.namespace = pod.pod.namespace.clone();
+    }
+    world.fallbacks.clear();
+    world.look(true);
     world.wait(WAIT);
     let judged: Vec<_> = std::iter::from_fn(|| world.take()).collect();
     assert_eq!(judged.len(), JUDGED_AT_ONCE);

@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use pps_core::Reason;
 use pps_core::pps::short;
 use pps_recorder::FallbackCandidate;
 use pps_recorder::fallback::Refusal;
@@ -143,7 +142,9 @@ fn label(result: &FallbackResult) -> &'static str {
             Refusal::HomeTakesIt { .. } => "home",
             Refusal::NoNodeCouldTake => "no_node",
             Refusal::PinnedByVolume { .. } => "pinned",
-            Refusal::NotJudged(_) | Refusal::TooManyNodes => "not_judged",
+            Refusal::NotJudged(_) | Refusal::TooManyNodes | Refusal::TemplateUnknown => {
+                "not_judged"
+            }
             Refusal::Unchanged => "unchanged",
         },
     }
@@ -185,6 +186,11 @@ fn obstacle(refusal: &Refusal) -> Option<String> {
              is not needed: the volume pins the Pod"
         ),
         Refusal::NotJudged(caveat) => format!("move the Pod yourself: {}", not_judged(caveat)),
+        Refusal::TemplateUnknown => {
+            "move the Pod yourself: the template from which it was made is \
+             not known, so neither is what of its affinity was injected"
+                .to_owned()
+        }
         Refusal::TooManyNodes => {
             "move the Pod yourself: too many nodes are in question to be read".to_owned()
         }
