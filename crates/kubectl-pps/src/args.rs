@@ -262,7 +262,7 @@ Examples:
   # Is anything wrong? Are states recorded and injected?
   kubectl pps check
   # The sidecar is installed under another name
-  kubectl pps check -n tools --sidecar pps")]
+  kubectl pps check -n tools --sidecar persistent-pod-state-sidecar")]
     Check(Box<Check>),
     /// Writes PersistentPodStates with what they have recorded to a file.
     ///
