@@ -46,7 +46,7 @@ fn cache() -> OperatedKind {
     }
 }
 
-/// Shaped after Strimzi's StrimziPodSet: no number of Pods.
+/// Shaped after Strimzi's `StrimziPodSet`: no number of Pods.
 fn pod_set() -> OperatedKind {
     OperatedKind {
         names: Names::PodSet,
@@ -54,7 +54,7 @@ fn pod_set() -> OperatedKind {
     }
 }
 
-/// Shaped after the Cluster of CloudNativePG: a number of Pods, and names in the status.
+/// Shaped after the Cluster of `CloudNativePG`: a number of Pods, and names in the status.
 fn instances() -> OperatedKind {
     OperatedKind {
         names: Names::Instances,
@@ -447,7 +447,7 @@ pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &
     pool.recorded("mine", "other").await;
 }
 
-/// The spec of a PodSet with Pods of these names.
+/// The spec of a `PodSet` with Pods of these names.
 fn pods_named(names: &[&str]) -> Value {
     let pods: Vec<Value> = names
         .iter()

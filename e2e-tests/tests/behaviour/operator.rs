@@ -39,9 +39,9 @@ pub(crate) enum Names {
     Ordinals,
     /// `w-red`, `w-green`, …
     Words,
-    /// The names of the Pods in `spec.pods`, as Strimzi's StrimziPodSet has them.
+    /// The names of the Pods in `spec.pods`, as Strimzi's `StrimziPodSet` has them.
     PodSet,
-    /// The names in `status.instanceNames`, as in the Cluster of CloudNativePG.
+    /// The names in `status.instanceNames`, as in the Cluster of `CloudNativePG`.
     Instances,
 }
 

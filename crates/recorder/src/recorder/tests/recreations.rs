@@ -189,9 +189,12 @@ fn a_change_of_the_workload_ends_it_and_begins_the_count() {
     }
 }
 
+/// Ends a Pod.
+type End = fn(&mut Operated);
+
 #[test]
 fn other_ends_of_a_pod_start_the_count_again() {
-    let ends: [(&str, fn(&mut Operated)); 5] = [
+    let ends: [(&str, End); 5] = [
         ("a drain, preemption, failure or restart", |operated| {
             operated.create(|_, incarnation| incarnation.is_disturbed = true);
             operated.delete();
