@@ -45,11 +45,11 @@ mod world;
 
 use serde_json::Value;
 
+pub use self::read::HOSTNAME;
 use self::read::{Candidate, Pod};
 pub use self::read::{Node, Taint, labels};
 pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew};
 pub use self::selector::PodSelector;
-pub use self::spread::HOSTNAME;
 pub use self::taints::{UNSCHEDULABLE, evicting_taint};
 pub use self::volumes::{Contradiction, Volumes};
 use self::world::World;

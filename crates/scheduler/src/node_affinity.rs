@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use super::NodeView;
 use super::fields::{list, text};
-use super::read::Node;
+use super::read::{HOSTNAME, Node};
 use super::reason::{Exclusion, RequiredBy};
 use super::selector::meets;
-use super::spread::HOSTNAME;
 
 /// The only field of a Node that `matchFields` may name.
 const NAME_FIELD: &str = "metadata.name";

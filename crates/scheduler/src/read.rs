@@ -13,6 +13,9 @@ use super::amounts::Amounts;
 use super::fields::{list, text};
 use super::selector::Labels;
 
+/// The label with which each node has a name of its own.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
 pub fn labels(object: &Value) -> Labels {
     let labels = object["metadata"]["labels"].as_object();
     labels

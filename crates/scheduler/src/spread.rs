@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::fields::{list, text};
-use super::read::{Candidate, Node};
+use super::read::{Candidate, HOSTNAME, Node};
 use super::reason::{Exclusion, Skew};
 use super::selector::{Labels, PodSelector};
 use super::{BEST, node_affinity, taints};
 
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 struct Constraint<'a> {
