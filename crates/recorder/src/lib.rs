@@ -19,6 +19,7 @@
 //! | [`place`] | what of a recorded place does a Pod keep that is freed from its node? |
 //! | [`fallback`] | does a Pod give up a place that it has waited for? |
 //! | [`demand`] | which Pods does a workload's spec ask for? |
+//! | [`living_pods`] | do the living Pods of a workload decide which it wants? |
 //! | [`names`] | which Pods does a workload list by name? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
 //! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
@@ -43,6 +44,7 @@ pub mod fallback;
 pub mod generate;
 pub mod kinds;
 mod ledger;
+pub mod living_pods;
 pub mod names;
 pub mod place;
 pub mod record;

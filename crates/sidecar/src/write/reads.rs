@@ -32,7 +32,7 @@ use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact, WorkloadKey,
     interest::Interest,
 };
-use pps_recorder::names::LivingPods;
+use pps_recorder::living_pods::LivingPods;
 use pps_recorder::{GeneratedPps, LossCheck, PodEviction, StatusWrite};
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.

@@ -8,7 +8,7 @@ use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::{
     NamespacedName, NodeFact, Notice, PodFact, PpsFact, StoredForm, WorkloadFact,
 };
-use pps_recorder::names::LivingPods;
+use pps_recorder::living_pods::LivingPods;
 use pps_recorder::recording::RECORDING;
 use pps_recorder::{Absence, CompactLimits, Counts, Recorder, StatusOutcome, StatusWrite};
 

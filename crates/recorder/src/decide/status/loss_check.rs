@@ -18,7 +18,7 @@ use pps_core::pps::PodState;
 use super::view::{View, backing, is_forgettable, ownership};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
-use crate::names::LivingPods;
+use crate::living_pods::LivingPods;
 
 /// What has to be true of the workload and of Pods for a write that drops entries or replaces
 /// values.

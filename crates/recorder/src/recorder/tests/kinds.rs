@@ -4,7 +4,7 @@ use crate::demand::{Naming, ReplicasPath};
 
 use super::*;
 use crate::facts::WatchState;
-use crate::names::LivingPods;
+use crate::living_pods::LivingPods;
 
 fn database() -> GroupKind {
     GroupKind {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::demand::{Naming, ReplicasPath};
 use crate::facts::WatchState;
-use crate::names::LivingPods;
+use crate::living_pods::LivingPods;
 
 const PERIOD: Duration = Duration::from_mins(10);
 const TICK: Duration = Duration::from_secs(5);
