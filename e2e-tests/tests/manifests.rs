@@ -325,7 +325,7 @@ fn example_kustomization_of_the_readme_works() {
             .unwrap()
             .starts_with("registry://registry.example/")
     );
-    assert_eq!(policy["settings"]["onLookupFailure"], "accept");
+    assert_eq!(policy["settings"]["onLookupFailure"], "reject");
     assert_eq!(policy["policyServer"], "persistent-pod-state");
     assert!(spec("ServiceMonitor").is_object() && spec("PolicyServer").is_object());
 }

@@ -35,8 +35,9 @@ pub struct Spec {
 
     /// Topology to which a Pod must return. For each of these node labels that the Pod's node had,
     /// the Pod is scheduled only to nodes with the same value; while there is none, it stays
-    /// Pending, or until fallbackAfterSeconds. Example: topology.kubernetes.io/zone keeps a Pod in
-    /// its zone. The Pod's own node affinity and node selector stay in force.
+    /// Pending, for fallbackAfterSeconds at most if that is set. Example:
+    /// topology.kubernetes.io/zone keeps a Pod in its zone. The Pod's own node affinity and node
+    /// selector stay in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_persistent_topology: Option<RequiredTopologyTerm>,
 

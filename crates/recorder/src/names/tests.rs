@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::demand::{Naming, ReplicasPath, Wanted};
+use crate::demand::{Demand, Naming, ReplicasPath, Wanted};
 
 fn listed(path: &str, object: &Value) -> Names {
     let path: NamesPath = path.parse().unwrap();

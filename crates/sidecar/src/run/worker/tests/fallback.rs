@@ -72,7 +72,9 @@ impl World {
         if path.contains("/persistentpodstates?") {
             one(&self.pps)
         } else if path.contains("/statefulsets?") {
-            one(&plain_workload())
+            let mut workload = plain_workload();
+            workload["spec"]["template"] = json!({"spec": {"containers": [{"name": "c"}]}});
+            one(&workload)
         } else if path.contains("/nodes?") {
             list(&self.nodes)
         } else if path.contains("metadata.name%3Dw-0") {
