@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
 use mdbook_html::HtmlHandlebars;
 use mdbook_renderer::book::{Book, BookItem, Chapter};
 use mdbook_renderer::config::Config;
@@ -16,40 +15,14 @@ use crate::check::{PLAYGROUND, has_extension, problems};
 use crate::contents::{Entry, FOLDER, on_site, pages, parse};
 use crate::example::{add_links, find};
 use crate::links::{Kind, Targets, rewrite};
+use crate::options::Options;
 use crate::theme;
-use crate::versions::{Edition, Older};
+use crate::versions::Edition;
 
 /// The product's name, above each page.
 const TITLE: &str = "PersistentPodState for Kubewarden";
 const DESCRIPTION: &str =
     "Stateful Pods return to the node and the zone they had, and to their IP address";
-
-/// Builds the documents as a static site.
-#[derive(Debug, Clone, Parser)]
-#[command(version)]
-pub struct Options {
-    /// The repository
-    #[arg(long, default_value = ".")]
-    pub source: PathBuf,
-    /// The folder to write; its content is replaced
-    #[arg(long, default_value = "target/site")]
-    pub output: PathBuf,
-    /// The folder with the finished playground; without one, the site has no links to it
-    #[arg(long)]
-    pub playground: Option<PathBuf>,
-    /// The repository on the Git host: links to files that the site does not have lead there
-    #[arg(long, default_value = env!("CARGO_PKG_REPOSITORY"))]
-    pub repository: String,
-    /// The branch, tag or commit that these links name
-    #[arg(long, default_value = "HEAD")]
-    pub revision: String,
-    /// What the pages call this version
-    #[arg(long, value_name = "NAME", default_value = "main")]
-    pub version_name: String,
-    /// An older version whose documents stay on the site, in a folder of that name. May be repeated
-    #[arg(long, value_name = "TAG=FOLDER")]
-    pub older: Vec<Older>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {

@@ -13,8 +13,9 @@ pub mod check;
 pub mod contents;
 pub mod example;
 pub mod links;
+pub mod options;
 pub mod theme;
 pub mod versions;
 
-pub use build::{Options, Report, build};
-pub use versions::Older;
+pub use build::{Report, build};
+pub use options::{Older, Options};

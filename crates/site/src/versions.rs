@@ -1,46 +1,10 @@
 //! The versions whose documents are on the site: this one, and older ones in folders below it.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
-use crate::build::Options;
-
-/// An older version: its tag, which is also its folder on the site, and where its repository is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Older {
-    pub tag: String,
-    pub source: PathBuf,
-}
-
-impl FromStr for Older {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let Some((tag, source)) = text.split_once('=') else {
-            bail!("write TAG=FOLDER, such as v0.1.0=../v0.1.0");
-        };
-        // So no version takes the place of a page, and none leaves the site.
-        let is_version = is_name(tag)
-            && tag
-                .strip_prefix('v')
-                .is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()));
-        ensure!(is_version, "{tag} is no tag of a version, such as v0.1.0");
-        Ok(Self {
-            tag: tag.to_owned(),
-            source: source.into(),
-        })
-    }
-}
-
-/// Whether a name can stand in a page and in an address as it is.
-fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|char| char.is_ascii_alphanumeric() || "-.".contains(char))
-}
+use crate::options::{Older, Options, is_name};
 
 /// The documents of one version.
 pub(crate) struct Edition<'a> {
@@ -101,29 +65,5 @@ impl<'a> Edition<'a> {
             format!("{name}/")
         };
         format!("{up}{folder}index.html")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_has_a_folder_of_its_own() {
-        let older: Older = "v0.1.0-rc.1=a/b=c".parse().unwrap();
-        assert_eq!(
-            (older.tag.as_str(), older.source.as_path()),
-            ("v0.1.0-rc.1", Path::new("a/b=c"))
-        );
-        for text in [
-            "v0.1.0",
-            "docs=.",
-            "v=.",
-            "v1/../docs=.",
-            "versions=.",
-            "=.",
-        ] {
-            assert!(text.parse::<Older>().is_err(), "{text}");
-        }
     }
 }
