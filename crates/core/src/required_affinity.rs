@@ -113,7 +113,7 @@ impl RequiredAffinity {
         self.single_values(key).any(|single| single == value)
     }
 
-    /// The values of a label each of which every term requires, and no other value beside it.
+    /// The values that every term requires as the only value of this label.
     pub fn single_values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         let (first, others) = match self.terms.split_first() {
             Some((first, others)) => (first.as_slice(), others),

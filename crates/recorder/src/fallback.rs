@@ -134,7 +134,7 @@ impl Case {
         }
     }
 
-    /// Adds a node, of which no Pod is known yet.
+    /// Adds a node whose Pods are not known yet.
     pub fn add_node(&mut self, node: &Value) {
         let name = text(&node["metadata"]["name"]).to_owned();
         self.nodes.insert(name, slim_node(node));

@@ -49,7 +49,7 @@ impl<'a> StandIn<'a> {
     pub(super) async fn act_while<T>(&self, what: impl Future<Output = T>) -> T {
         tokio::select! {
             ended = what => ended,
-            () = self.act() => unreachable!("it acts for ever"),
+            () = self.act() => unreachable!("it acts forever"),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::facts::{NamespacedName, WorkloadKey};
 use crate::fallback::{Question, question};
 use crate::ledger::Ledger;
 
-/// A Pod for which the scheduler finds no node, and that bears a requirement with an end.
+/// A Pod for which the scheduler finds no node, and that has a requirement with an end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FallbackCandidate {
     pub pod: NamespacedName,
