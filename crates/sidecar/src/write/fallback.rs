@@ -64,6 +64,15 @@ pub(crate) enum FallbackFailure {
     Unknown(Failure),
 }
 
+impl FallbackFailure {
+    fn into_cause(self) -> Failure {
+        match self {
+            Self::Forbidden { what } => other(format!("{what} cannot be read without a right")),
+            Self::NotWritten(failure) | Self::Unknown(failure) => failure,
+        }
+    }
+}
+
 impl From<Failure> for FallbackFailure {
     fn from(failure: Failure) -> Self {
         Self::NotWritten(failure)
@@ -111,13 +120,8 @@ impl Writer {
         })?;
         match judgement {
             Judgement::GiveUp { given_up, kept } => {
-                self.give_up(candidate, &spec, &kept).await.map(|is_bound| {
-                    if is_bound {
-                        FallbackResult::Bound
-                    } else {
-                        FallbackResult::GaveUp(given_up.labels.into_iter().collect())
-                    }
-                })
+                let given_up = given_up.labels.into_iter().collect();
+                self.give_up(candidate, &spec, given_up, &kept).await
             }
             Judgement::CreateAgain => {
                 let subject = self.read_subject(candidate).await?;
@@ -130,14 +134,15 @@ impl Writer {
         }
     }
 
-    /// Writes the state without what is given up, and evicts the Pod. Returns whether the Pod got a
-    /// node in between. `judged` is the spec about which was judged.
+    /// Writes the state without what is given up, and evicts the Pod. `judged` is the spec about
+    /// which was judged.
     async fn give_up(
         &self,
         candidate: &FallbackCandidate,
         judged: &Spec,
+        given_up: Vec<RecordedLabel>,
         kept: &PodState,
-    ) -> Result<bool, FallbackFailure> {
+    ) -> Result<FallbackResult, FallbackFailure> {
         // The other reads may have taken long.
         let subject = self.read_subject(candidate).await?;
         if subject.spec != *judged {
@@ -148,7 +153,7 @@ impl Writer {
             self.write_state(candidate, &edit).await?;
         }
         let Err(failure) = self.evict_waiting(candidate, &subject.pod).await else {
-            return Ok(false);
+            return Ok(FallbackResult::GaveUp(given_up));
         };
         // The state is written. What is not evicted now, a later turn evicts.
         let pod = self.current_pod(&candidate.pod).await;
@@ -156,32 +161,49 @@ impl Writer {
         let same = pod.filter(|pod| pod["metadata"]["uid"] == *candidate.uid);
         match same {
             Some(pod) if pod["spec"]["nodeName"].is_string() => {
-                self.restore(candidate, kept).await;
-                Ok(true)
+                self.restore(candidate, kept).await?;
+                Ok(FallbackResult::Bound)
             }
             // Its user has exempted it, for example: then its state stays.
             Some(pod) if !waits(&pod, &subject.spec, candidate) => {
-                self.restore(candidate, kept).await;
+                self.restore(candidate, kept).await?;
                 Err(Failure::Conflict.into())
             }
-            _ if matches!(failure, Failure::Conflict | Failure::NotFound) => Ok(false),
+            _ if matches!(failure, Failure::Conflict | Failure::NotFound) => {
+                Ok(FallbackResult::GaveUp(given_up))
+            }
             _ => Err(FallbackFailure::Unknown(failure)),
         }
     }
 
     /// Writes the former state back, if nobody has changed it since. The Pod is recorded when it is
-    /// Ready in any case; until then its place must not get lost.
-    async fn restore(&self, candidate: &FallbackCandidate, kept: &PodState) {
-        let Ok(Some(pps)) = self.current_object(candidate).await else {
-            return;
+    /// Ready in any case; until then its place must not get lost. After a failure nobody knows
+    /// which of the states is stored.
+    async fn restore(
+        &self,
+        candidate: &FallbackCandidate,
+        kept: &PodState,
+    ) -> Result<(), FallbackFailure> {
+        let restored = self.try_to_restore(candidate, kept).await;
+        restored.map_err(|failure| FallbackFailure::Unknown(failure.into_cause()))
+    }
+
+    async fn try_to_restore(
+        &self,
+        candidate: &FallbackCandidate,
+        kept: &PodState,
+    ) -> Result<(), FallbackFailure> {
+        let Some(pps) = self.current_object(candidate).await? else {
+            return Ok(());
         };
-        let state = recorded_state(&pps["status"], &candidate.pod.name);
-        if state.is_ok_and(|state| state.as_ref() == Some(kept))
-            && let Ok(Some(edit)) = edit(&pps, candidate, &candidate.state)
-            && let Err(error) = self.write_state(candidate, &edit).await
+        let state = recorded_state(&pps["status"], &candidate.pod.name)
+            .map_err(|damaged| Failure::Unreadable(damaged.to_string()))?;
+        if state.as_ref() == Some(kept)
+            && let Some(edit) = edit(&pps, candidate, &candidate.state)?
         {
-            tracing::warn!(pod = %candidate.pod, ?error, "cannot restore the state of a Pod");
+            self.write_state(candidate, &edit).await?;
         }
+        Ok(())
     }
 
     async fn write_state(

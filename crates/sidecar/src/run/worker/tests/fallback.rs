@@ -21,8 +21,11 @@ struct World {
     claim: (u16, Value),
     /// Whether the Pod gets a node in the moment of an eviction, which is then refused.
     is_bound_at_eviction: bool,
+    /// Whether a second status write is refused.
+    is_written_once: bool,
     may_evict: bool,
     evictions: usize,
+    status_writes: usize,
     reads: usize,
 }
 
@@ -60,8 +63,10 @@ impl World {
                  \"persistentvolumeclaims\" in API group \"\" in the namespace \"n\"",
             ),
             is_bound_at_eviction: false,
+            is_written_once: false,
             may_evict: true,
             evictions: 0,
+            status_writes: 0,
             reads: 0,
         }
     }
@@ -107,6 +112,10 @@ impl World {
         }
         if body["metadata"]["resourceVersion"] != self.pps["metadata"]["resourceVersion"] {
             return refusal(409, "Conflict", "the object has been modified");
+        }
+        self.status_writes += 1;
+        if self.is_written_once && self.status_writes > 1 {
+            return refusal(500, "InternalError", "etcdserver: request timed out");
         }
         json_patch::merge(&mut self.pps["status"], &body["status"]);
         let version: u64 = self.pps["metadata"]["resourceVersion"]
@@ -359,6 +368,30 @@ async fn the_state_of_a_pod_that_gets_a_node_in_that_moment_is_written_back() {
     );
     assert_eq!(world.lock().unwrap().pps["status"], before);
     assert_eq!(notices(&mut worker), []);
+}
+
+/// As long as nobody knows whether its state was written back, no other Pod may follow.
+#[tokio::test]
+async fn a_state_that_cannot_be_written_back_counts_as_given_up() {
+    let world = World {
+        is_bound_at_eviction: true,
+        is_written_once: true,
+        ..World::new()
+    };
+    let (mut worker, world, _) = falling_back(world);
+    let start = Instant::now();
+    for second in (0..=WAIT).step_by(5) {
+        worker.follow_fallbacks(start + Duration::from_secs(second));
+    }
+    let done = worker.requests.next_outcome().await.unwrap().unwrap();
+    let Outcome::Fallback { result, .. } = done else {
+        panic!("no fallback")
+    };
+    assert!(
+        matches!(result, Err(FallbackFailure::Unknown(_))),
+        "{result:?}"
+    );
+    assert_eq!(world.lock().unwrap().status_writes, 2);
 }
 
 #[tokio::test]
