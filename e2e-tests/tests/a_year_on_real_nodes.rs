@@ -3,6 +3,7 @@
 //! cluster.
 
 mod long_run;
+mod lost_zone;
 mod outages;
 mod replacement;
 
@@ -60,6 +61,7 @@ async fn pods_return_whatever_happens_to_nodes() {
     installation.wait_available(&cluster).await.unwrap();
     deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
     install::assert_used_as_granted(&cluster);
+    lost_zone::pods_fall_back_one_after_the_other(stage).await;
 }
 
 /// What can happen again and again.

@@ -36,9 +36,9 @@ type Add<'a> = &'a mut dyn FnMut(&str, &str, Unit, f64);
 /// Whose admission is measured.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// A Pod of a ReplicaSet. In a cluster it is not sent to the policy; here the policy accepts it
-    /// without asking the API server.
-    WithoutState,
+    /// A Pod without a controller. In a cluster it is not sent to the policy; here the policy
+    /// accepts it without asking the API server.
+    WithoutState(Layout),
     /// A Pod of a StatefulSet without a PPS.
     WithoutPps(Layout),
     /// A Pod of a StatefulSet whose Pods are all recorded.
@@ -48,7 +48,7 @@ enum Subject {
 impl Subject {
     fn title(self) -> String {
         match self {
-            Self::WithoutState => "of a ReplicaSet".to_owned(),
+            Self::WithoutState(_) => "no controller".to_owned(),
             Self::WithoutPps(_) => "no PPS".to_owned(),
             Self::Recorded(layout) => format!("{} recorded", count(layout.pods)),
         }
@@ -57,16 +57,17 @@ impl Subject {
     /// The number of the Pod that is admitted at this call.
     fn pod(self, call: usize) -> usize {
         match self {
-            Self::WithoutState => 0,
-            Self::WithoutPps(layout) | Self::Recorded(layout) => call * 7 % layout.pods,
+            Self::WithoutState(layout) | Self::WithoutPps(layout) | Self::Recorded(layout) => {
+                call * 7 % layout.pods
+            }
         }
     }
 
     fn request(self, call: usize) -> Value {
         match self {
-            Self::WithoutState => {
-                let mut request = Layout::new("without-state", 1, 1).request(0);
-                request["object"]["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
+            Self::WithoutState(layout) => {
+                let mut request = layout.request(self.pod(call));
+                request["object"]["metadata"]["ownerReferences"] = json!([]);
                 request
             }
             Self::WithoutPps(layout) | Self::Recorded(layout) => layout.request(self.pod(call)),
@@ -101,7 +102,11 @@ pub(crate) async fn measure(
         .zip(namespaces)
         .map(|(&pods, namespace)| Layout::new(namespace, 1, pods))
         .collect();
-    let records = bed.prepare(product, &layouts).await?;
+    // Its objects are there, too: what OpenKruise's webhook does not find in its memory, it asks for.
+    let without_pps = Layout::new("without-pps", 1, 10).without_pps();
+    let mut stored = layouts.clone();
+    stored.push(without_pps);
+    let records = bed.prepare(product, &stored).await?;
     let mut recorder = bed.start_recorder(product).await?;
     recorder.wait_until_ready().await?;
     if records.wait(CANARY, 1, LIMIT).await?.is_none() {
@@ -127,8 +132,10 @@ pub(crate) async fn measure(
         their_host(&recorder)?
     };
     bed.settle().await?;
-    let without_pps = Layout::new("without-pps", 1, 10);
-    let mut subjects = vec![Subject::WithoutState, Subject::WithoutPps(without_pps)];
+    let mut subjects = vec![
+        Subject::WithoutState(without_pps),
+        Subject::WithoutPps(without_pps),
+    ];
     subjects.extend(recorded.into_iter().map(Subject::Recorded));
     for _ in 0..ROUNDS {
         for subject in &subjects {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, GetParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pps_e2e::cluster::{POLICY_SERVER, SIDECAR};
@@ -27,6 +26,7 @@ use crate::layout::{Layout, nodes};
 use crate::meter::cpu;
 use crate::openkruise::{self, OpenKruise};
 use crate::recorder::{Product, Recorder};
+use crate::report::today;
 
 const DEFINITION: &str = "persistentpodstates.apps.kruise.io";
 /// The namespace of one recorded Pod, which shows that a recorder works.
@@ -101,9 +101,13 @@ impl Bed {
             .transpose()?
             .map_or(
                 "the tests' stand-in for a PolicyServer".to_owned(),
-                |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+                |output| {
+                    // Further lines tell what is built in.
+                    let answer = String::from_utf8_lossy(&output.stdout);
+                    answer.lines().next().unwrap_or_default().trim().to_owned()
+                },
             );
-        let today = Timestamp::now().strftime("%Y-%m-%d");
+        let today = today();
         Ok(format!(
             "{table}\n\n*{today}, Kubernetes {kubernetes}, {policy_server}*"
         ))
@@ -199,7 +203,7 @@ impl Bed {
             },
         )
         .await?;
-        let expected = layouts.iter().map(|layout| layout.workloads).sum::<usize>() + 1;
+        let expected = layouts.iter().map(|layout| layout.all_pps()).sum::<usize>() + 1;
         let all: Api<DynamicObject> = Api::all_with(self.client(), &resource);
         let listed = all.list_metadata(&ListParams::default()).await?.items.len();
         ensure!(listed == expected, "listed {listed} PPS, not {expected}");

@@ -26,6 +26,7 @@ pub(crate) struct Layout {
     /// Pods per StatefulSet.
     pub(crate) pods: usize,
     ready: bool,
+    has_pps: bool,
     /// Part of the UIDs: objects of two layouts are never the same.
     series: usize,
 }
@@ -38,6 +39,7 @@ impl Layout {
             workloads,
             pods,
             ready: true,
+            has_pps: true,
             series: SERIES.fetch_add(1, Relaxed),
         }
     }
@@ -49,6 +51,18 @@ impl Layout {
         }
     }
 
+    pub(crate) fn without_pps(self) -> Self {
+        Self {
+            has_pps: false,
+            ..self
+        }
+    }
+
+    /// The number of its PersistentPodStates.
+    pub(crate) fn all_pps(self) -> usize {
+        if self.has_pps { self.workloads } else { 0 }
+    }
+
     pub(crate) fn all_pods(self) -> usize {
         self.workloads * self.pods
     }
@@ -58,9 +72,10 @@ impl Layout {
     }
 
     pub(crate) fn stored(self, product: Product) -> impl Iterator<Item = StoredObject> {
-        let workloads = (0..self.workloads)
-            .flat_map(move |index| [self.workload(index), self.pps(index, product)]);
-        workloads.chain((0..self.all_pods()).map(move |index| self.stored_pod(index)))
+        let workloads = (0..self.workloads).map(move |index| self.workload(index));
+        let pps = (0..self.all_pps()).map(move |index| self.pps(index, product));
+        let owners = workloads.chain(pps);
+        owners.chain((0..self.all_pods()).map(move |index| self.stored_pod(index)))
     }
 
     fn workload(self, index: usize) -> StoredObject {

@@ -108,16 +108,17 @@ impl Args {
 
 fn measure_policy(args: &Args) -> Result<()> {
     let wasm = std::fs::read(policy_path())?;
-    args.publish("size", &evaluation::measure_size(&wasm))?;
+    args.publish("size", &report::dated(&evaluation::measure_size(&wasm)))?;
     if let Some(file) = &args.baseline_policy {
         let baseline = std::fs::read(file).with_context(|| file.display().to_string())?;
         let compared = evaluation::compare_with_baseline(&wasm, &baseline)?;
         // Not for the document: it depends on the file.
         println!("another build:\n\n{compared}\n");
     }
-    args.publish("native and Wasm", &evaluation::compare_with_native(&wasm)?)?;
+    let compared = evaluation::compare_with_native(&wasm)?;
+    args.publish("native and Wasm", &report::dated(&compared))?;
     let by_recorded_pods = evaluation::measure_by_recorded_pods(&wasm, args.recorded_pods())?;
-    args.publish("recorded Pods", &by_recorded_pods)
+    args.publish("recorded Pods", &report::dated(&by_recorded_pods))
 }
 
 async fn measure_admission(args: &Args) -> Result<()> {
@@ -125,11 +126,6 @@ async fn measure_admission(args: &Args) -> Result<()> {
     let mut figures = Figures::default();
     for _ in 0..args.turns(&bed) {
         for &product in bed.products() {
-            // The limit of its requests makes no difference to OpenKruise's webhook, which makes
-            // none.
-            if product == Product::OpenKruiseLifted {
-                continue;
-            }
             let mut add = |title: &str, what: &str, unit, value| {
                 figures.add(product.title(), &format!("{title}: {what}"), unit, value);
             };

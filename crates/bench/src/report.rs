@@ -6,12 +6,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::meter::median;
 use crate::recorder::Product;
 
 /// Neither product is ahead if they differ by less than this factor.
 const MARGIN: f64 = 1.1;
+
+/// The day of a measurement.
+pub(crate) fn today() -> String {
+    Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
+/// The table, and below it the day.
+pub(crate) fn dated(table: &str) -> String {
+    format!("{table}\n\n*{}*", today())
+}
 
 /// How a figure is printed. Less is better for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use pps_e2e::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{RECOVERY, Stage, replacement};
+use super::{RECOVERY, Stage, lost_zone, replacement};
 use crate::{
     behaviour::permissions::{requests_of, writes},
     install,
@@ -95,6 +95,14 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
         }
     }
 
+    install::assert_used_as_granted(&cluster);
+    let stage = &Stage {
+        cluster: &cluster,
+        installation: &installation,
+    };
+    lost_zone::pods_fall_back_one_after_the_other(stage).await;
+    lost_zone::the_zone_stays_while_one_of_its_nodes_takes_pods(stage).await;
+
     // The last third is compared with the first one after a warm-up.
     let (all, third) = (&samples[samples.len() / 12..], samples.len() * 11 / 36);
     if third <= round {
@@ -116,7 +124,6 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
         grown.extend((last > most).then_some(name));
     }
     assert!(grown.is_empty(), "{grown:?} grew");
-    install::assert_used_as_granted(&cluster);
 }
 
 /// No Pod is created without its recorded state.
