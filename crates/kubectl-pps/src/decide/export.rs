@@ -117,7 +117,7 @@ mod tests {
                 "annotations": {(LAST_APPLIED): "{}", "note": "keep"},
             },
             "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
-                     "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}},
+                     "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"], "fallbackAfterSeconds": 600}},
             "status": status,
         })
     }
@@ -133,7 +133,7 @@ mod tests {
                 "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
                 "metadata": {"name": "db", "namespace": "prod", "labels": {"team": "db"}, "annotations": {"note": "keep"}},
                 "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"},
-                         "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}},
+                         "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"], "fallbackAfterSeconds": 600}},
                 "status": {"podStates": {"db-0": {"nodeName": "node-7"}, "db-1": {"nodeName": "node-8"}}},
             })]
         );

@@ -92,6 +92,9 @@ pub struct PodForecast {
     /// Whether `nodeDeletionPolicy: Forget` drops its recorded state after the grace period for
     /// nodes.
     pub forgotten: bool,
+    /// After how many seconds the sidecar takes a Pod that would be Pending elsewhere, if it may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub falls_back_after: Option<u32>,
     /// What the simulation leaves out of the Pod's requirements, in the scheduler's words.
     pub caveats: Vec<String>,
 }

@@ -89,6 +89,9 @@ pub fn forecast(
             "After the grace period, nodeDeletionPolicy: Forget would drop the recorded states of";
         text.sentence("", None, &format!("{sentence} {pods}."));
     }
+    some(&mut text, fallbacks(forecast), |text, sentence| {
+        text.sentence("", None, &sentence);
+    });
     some(
         &mut text,
         forecast.not_enabled.iter().collect(),
@@ -237,6 +240,24 @@ fn excluded(pod: &PodForecast) -> String {
     )
 }
 
+/// Which Pods would wait for a limited time, a sentence for each time.
+fn fallbacks(forecast: &Forecast) -> Vec<String> {
+    let mut waiting: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for pod in &forecast.pods {
+        if let Some(seconds) = pod.falls_back_after {
+            waiting.entry(seconds).or_default().push(pod.pod.clone());
+        }
+    }
+    let sentences = waiting.into_iter().map(|(seconds, pods)| {
+        format!(
+            "A sidecar that may evict Pending Pods would take {} elsewhere, one Pod of a workload \
+             at a time, when they have waited for {seconds} s (fallbackAfterSeconds).",
+            list(&pods, "and")
+        )
+    });
+    sentences.collect()
+}
+
 /// The number of Pods with each outcome: the numbers add up to the rows of the table.
 fn summary(text: &mut Text, forecast: &Forecast) {
     // The worst one, which comes first, gives the line its colour.
@@ -355,6 +376,7 @@ mod tests {
             excluded: Vec::new(),
             without_its_state: Vec::new(),
             forgotten: false,
+            falls_back_after: None,
             caveats: Vec::new(),
         }
     }

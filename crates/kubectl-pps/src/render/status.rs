@@ -266,7 +266,7 @@ fn phase_role(row: &Row) -> Role {
     }
 }
 
-/// `zone=a, hostname`: the value of a host name is the recorded node, which has a column.
+/// `zone=a, hostname for 600 s`: the value of a host name is the recorded node, which has a column.
 fn requires(row: &Row) -> String {
     let required: Vec<String> = row
         .required
@@ -276,5 +276,9 @@ fn requires(row: &Row) -> String {
             key => format!("{key}={value}"),
         })
         .collect();
-    required.join(", ")
+    let required = required.join(", ");
+    match row.fallback_after_seconds {
+        Some(seconds) if !required.is_empty() => format!("{required} for {seconds} s"),
+        _ => required,
+    }
 }

@@ -309,6 +309,20 @@ fn a_pending_pod_shows_what_it_was_created_with_after_its_state_was_forgotten() 
 }
 
 #[test]
+fn a_requirement_with_an_end_says_for_how_long() {
+    let mut world = World::new();
+    let mut spec = required(&[ZONE]);
+    spec["requiredPersistentTopology"]["fallbackAfterSeconds"] = 600.into();
+    world.workload("db", 1, &spec);
+    world.pending_pod("db", 0, &[(ZONE, "b")]);
+    world.record("db", "db-0", "node-3");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.pods[0].fallback_after_seconds, Some(600));
+    let text = answer.text(&world, NARROW, false);
+    assert!(text.contains("zone=b for 600 s"), "{text}");
+}
+
+#[test]
 fn a_pod_that_could_not_come_back_is_named() {
     let dedicated = json!({"key": "dedicated", "value": "gpu", "effect": "NoExecute"});
     let soft = json!({"key": "full", "effect": "PreferNoSchedule"});

@@ -37,10 +37,15 @@ impl Simulated<'_> {
             .iter()
             .filter(|verdict| then == Fate::Pending && !verdict.exclusions.is_empty())
             .collect();
-        let without_its_state = excluded
+        let without_its_state: Vec<String> = excluded
             .iter()
             .filter(|verdict| verdict.exclusions.iter().all(Exclusion::from_pps))
-            .map(|verdict| verdict.node.clone());
+            .map(|verdict| verdict.node.clone())
+            .collect();
+        let spec = governing.and_then(|pps| pps.spec().ok());
+        let falls_back_after = spec
+            .filter(|_| !without_its_state.is_empty())
+            .and_then(|spec| spec.fallback_after_seconds());
         Some(PodForecast {
             namespace: self.namespace.to_owned(),
             workload: view.workload.clone(),
@@ -55,7 +60,8 @@ impl Simulated<'_> {
             recorded_node,
             as_recorded: view.came_home.filter(|_| then == Fate::Running),
             why,
-            without_its_state: without_its_state.collect(),
+            falls_back_after,
+            without_its_state,
             excluded: excluded.into_iter().cloned().collect(),
             caveats: view.caveats.iter().map(ToString::to_string).collect(),
         })

@@ -224,6 +224,35 @@ fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
 }
 
 #[test]
+fn a_pod_whose_requirement_ends_is_said_to_fall_back_if_another_node_could_take_it() {
+    let bounded = |replaced: &str| {
+        let mut cluster = cluster(HOSTNAME, false);
+        let mut object = cluster.pps[0].object().clone();
+        object["spec"]["requiredPersistentTopology"]["fallbackAfterSeconds"] = json!(600);
+        cluster.pps = vec![Pps::read(object).unwrap()];
+        if let Some(nodes) = &mut cluster.nodes {
+            nodes.retain(|name, _| name == replaced || name == "n1");
+        }
+        ask(&cluster, loss("n1"))
+    };
+    let answer = bounded("n3");
+    assert_eq!(answer.pods[0].falls_back_after, Some(600));
+    let text = crate::render::forecast::forecast(
+        &loss("n1"),
+        &answer,
+        crate::render::Style::PLAIN,
+        false,
+        &CommandLine::default(),
+    );
+    assert!(
+        text.contains("would take db-0 elsewhere, one Pod of a workload at a time"),
+        "{text}"
+    );
+    let nowhere = bounded("n1");
+    assert_eq!(nowhere.pods[0].falls_back_after, None, "{nowhere:#?}");
+}
+
+#[test]
 fn a_lost_zone_takes_all_its_nodes_away() {
     let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
     let [pod] = answer.pods.as_slice() else {

@@ -17,7 +17,7 @@ fn pps(namespace: &str, name: &str, states: &Value) -> Value {
         "metadata": {"name": name, "namespace": namespace, "uid": "u", "resourceVersion": "7",
                      "ownerReferences": [{"uid": "w"}]},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
-                 "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}},
+                 "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"], "fallbackAfterSeconds": 600}},
         "status": {"podStates": states, "targetUID": "w"},
     })
 }
@@ -86,6 +86,8 @@ fn a_missing_object_is_created_without_what_belongs_to_another_cluster() {
         object["metadata"],
         json!({"name": "db", "namespace": "prod"})
     );
+    let topology = &object["spec"]["requiredPersistentTopology"];
+    assert_eq!(topology["fallbackAfterSeconds"], 600);
     assert!(object.get("status").is_none());
     assert_eq!(added(&plan), 1);
 }

@@ -36,6 +36,9 @@ pub struct Row {
     /// The labels that its node must have: the recorded ones, or the injected ones of a Pod without
     /// a node.
     pub required: BTreeMap<String, String>,
+    /// For how many seconds the Pod waits for a node with these labels; none if forever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback_after_seconds: Option<u32>,
     /// The PersistentPodState whose state was injected when it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_from: Option<String>,
@@ -295,6 +298,7 @@ fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phas
         phase,
         recorded: state.cloned(),
         required: labels(required(&governed.spec, state)),
+        fallback_after_seconds: governed.spec.fallback_after_seconds(),
         drift: recorded_node_gone(snapshot, state).into_iter().collect(),
         concern: (phase == Phase::Missing).then_some(Concern::Missing),
         ..Row::default()
