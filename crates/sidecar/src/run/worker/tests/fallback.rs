@@ -21,6 +21,12 @@ struct World {
     claim: (u16, Value),
     /// Whether the Pod gets a node in the moment of an eviction, which is then refused.
     is_bound_at_eviction: bool,
+    /// What is answered to that eviction.
+    eviction_refusal: (u16, &'static str),
+    /// What happens while the nodes are read.
+    during_judgement: Option<Change>,
+    /// What happens after the first status write.
+    after_write: Option<Change>,
     /// Whether a second status write is refused.
     is_written_once: bool,
     may_evict: bool,
@@ -63,6 +69,9 @@ impl World {
                  \"persistentvolumeclaims\" in API group \"\" in the namespace \"n\"",
             ),
             is_bound_at_eviction: false,
+            eviction_refusal: (409, "Conflict"),
+            during_judgement: None,
+            after_write: None,
             is_written_once: false,
             may_evict: true,
             evictions: 0,
@@ -81,6 +90,9 @@ impl World {
             workload["spec"]["template"] = json!({"spec": {"containers": [{"name": "c"}]}});
             one(&workload)
         } else if path.contains("/nodes?") {
+            if let Some(change) = self.during_judgement.take() {
+                change(self);
+            }
             list(&self.nodes)
         } else if path.contains("metadata.name%3Dw-0") {
             one(&self.pod)
@@ -106,6 +118,11 @@ impl World {
             // The first one only asks.
             if self.is_bound_at_eviction && self.evictions > 1 {
                 self.pod["spec"]["nodeName"] = "b1".into();
+                let (code, reason) = self.eviction_refusal;
+                return refusal(code, reason, "the object has been modified");
+            }
+            let expected = &body["deleteOptions"]["preconditions"]["resourceVersion"];
+            if *expected != self.pod["metadata"]["resourceVersion"] {
                 return refusal(409, "Conflict", "the object has been modified");
             }
             return (201, json!({"kind": "Status", "status": "Success"}));
@@ -124,6 +141,9 @@ impl World {
             .parse()
             .unwrap();
         self.pps["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+        if let Some(change) = self.after_write.take() {
+            change(self);
+        }
         (200, json!({"metadata": self.pps["metadata"]}))
     }
 }
@@ -368,6 +388,66 @@ async fn the_state_of_a_pod_that_gets_a_node_in_that_moment_is_written_back() {
     );
     assert_eq!(world.lock().unwrap().pps["status"], before);
     assert_eq!(notices(&mut worker), []);
+}
+
+/// It is not known whether the eviction was carried out; the Pod says so.
+#[tokio::test]
+async fn a_pod_that_got_a_node_although_its_eviction_was_not_answered_keeps_its_state() {
+    let world = World {
+        is_bound_at_eviction: true,
+        eviction_refusal: (504, "Timeout"),
+        ..World::new()
+    };
+    let before = world.pps["status"].clone();
+    let (mut worker, world, _) = falling_back(world);
+    assert!(wait(&mut worker).await);
+    assert_eq!(world.lock().unwrap().pps["status"], before);
+    assert_eq!(notices(&mut worker), []);
+}
+
+#[tokio::test]
+async fn a_pod_that_its_user_exempts_before_the_eviction_keeps_its_state() {
+    let world = World {
+        after_write: Some(|world| {
+            world.pod["metadata"]["annotations"]["kruise.io/record-persistent-pod-state"] =
+                "false".into();
+            world.pod["metadata"]["resourceVersion"] = "8".into();
+        }),
+        ..World::new()
+    };
+    let before = world.pps["status"].clone();
+    let (mut worker, world, requests) = falling_back(world);
+    assert!(wait(&mut worker).await);
+    assert_eq!(world.lock().unwrap().pps["status"], before);
+    let written = requests.lock().unwrap().len();
+    assert_eq!(written, 4, "a question, a state, an eviction and a state");
+    assert_eq!(notices(&mut worker), []);
+}
+
+#[tokio::test]
+async fn a_spec_that_changes_during_the_judgement_keeps_the_place() {
+    let changes: [Change; 3] = [
+        |world| {
+            world.pps["spec"]["requiredPersistentTopology"]["fallbackAfterSeconds"] = 600.into();
+        },
+        |world| {
+            world.pps["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] =
+                json!(["zone", "rack"]);
+        },
+        |world| world.pps["spec"]["requiredPersistentTopology"] = Value::Null,
+    ];
+    for change in changes {
+        let world = World {
+            during_judgement: Some(change),
+            ..World::new()
+        };
+        let before = world.pps["status"].clone();
+        let (mut worker, world, requests) = falling_back(world);
+        assert!(wait(&mut worker).await);
+        assert!(world.lock().unwrap().during_judgement.is_none(), "judged");
+        assert_eq!(world.lock().unwrap().pps["status"], before);
+        assert!(requests.lock().unwrap().is_empty());
+    }
 }
 
 /// As long as nobody knows whether its state was written back, no other Pod may follow.
