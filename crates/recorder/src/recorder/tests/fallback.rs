@@ -1,6 +1,6 @@
 //! Requirements with an end.
 
-use super::node_deletion::waiting_for;
+use super::node_deletion::{abandoned, forgetting, waiting_for};
 use super::*;
 use crate::fallback::Question;
 
@@ -211,4 +211,20 @@ fn the_condition_says_what_was_given_up_until_the_pod_is_ready() {
     world.recorder.begin_term();
     world.settle("p");
     assert_eq!(condition(&world).0, "True WaitingForPods");
+}
+
+/// `nodeDeletionPolicy: Forget` frees a Pod by its own rule. What comes first decides.
+#[test]
+fn a_forgotten_place_is_not_given_up_as_well() {
+    let mut spec = forgetting("Forget");
+    spec["requiredPersistentTopology"]["fallbackAfterSeconds"] = 600.into();
+    let mut world = abandoned(&spec);
+    world.pod("w-0", waiting_for("a"));
+    let during_the_grace_period = [("w-0".to_owned(), Question::GiveUp)];
+    assert_eq!(questions(&world), during_the_grace_period);
+    world.confirm_gone();
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-1"]);
+    assert_eq!(questions(&world), []);
+    assert!(world.recorder.decide_eviction(&key("w-0")).is_some());
 }

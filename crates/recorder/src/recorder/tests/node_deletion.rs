@@ -10,7 +10,7 @@ pub(super) fn forgetting(policy: &str) -> Value {
 }
 
 /// `w-0` was recorded on node-1 in zone a; both the Pod and the node are gone.
-fn abandoned(spec: &Value) -> World {
+pub(super) fn abandoned(spec: &Value) -> World {
     let mut world = World::new();
     world.workload("w", "uid-w", 3, &[]);
     world.object("p", spec, &json!({}));
@@ -50,7 +50,7 @@ pub(super) fn waiting_for(zone: &str) -> PodFact {
 
 impl World {
     /// The grace period of node-1 ends, and the API server confirms that the node is gone.
-    fn confirm_gone(&mut self) {
+    pub(super) fn confirm_gone(&mut self) {
         self.recorder
             .set_absence(&"node-1".into(), Absence::Overdue);
         self.settle("p");
