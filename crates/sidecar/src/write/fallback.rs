@@ -38,6 +38,8 @@ use pps_recorder::facts::PpsObject;
 const JUDGEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// How many claims of a Pod are read. A node takes far fewer volumes.
 const MAX_CLAIMS: usize = 128;
+/// How often a state is written back: Pods of the same PPS may be recorded at the same time.
+const RESTORE_ATTEMPTS: u32 = 5;
 /// How many Pods of the Pod's namespace are read.
 const MAX_PODS: usize = 20_000;
 
@@ -184,7 +186,16 @@ impl Writer {
         candidate: &FallbackCandidate,
         kept: &PodState,
     ) -> Result<(), FallbackFailure> {
-        let restored = self.try_to_restore(candidate, kept).await;
+        let mut restored = self.try_to_restore(candidate, kept).await;
+        for _ in 1..RESTORE_ATTEMPTS {
+            if !matches!(
+                restored,
+                Err(FallbackFailure::NotWritten(Failure::Conflict))
+            ) {
+                break;
+            }
+            restored = self.try_to_restore(candidate, kept).await;
+        }
         restored.map_err(|failure| FallbackFailure::Unknown(failure.into_cause()))
     }
 

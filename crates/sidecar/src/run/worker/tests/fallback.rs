@@ -27,8 +27,8 @@ struct World {
     during_judgement: Option<Change>,
     /// What happens after the first status write.
     after_write: Option<Change>,
-    /// Whether a second status write is refused.
-    is_written_once: bool,
+    /// How the status writes after the first one are refused, until none is left.
+    later_refusals: Vec<(u16, &'static str)>,
     may_evict: bool,
     evictions: usize,
     status_writes: usize,
@@ -72,7 +72,7 @@ impl World {
             eviction_refusal: (409, "Conflict"),
             during_judgement: None,
             after_write: None,
-            is_written_once: false,
+            later_refusals: Vec::new(),
             may_evict: true,
             evictions: 0,
             status_writes: 0,
@@ -131,8 +131,10 @@ impl World {
             return refusal(409, "Conflict", "the object has been modified");
         }
         self.status_writes += 1;
-        if self.is_written_once && self.status_writes > 1 {
-            return refusal(500, "InternalError", "etcdserver: request timed out");
+        if self.status_writes > 1
+            && let Some((code, reason)) = self.later_refusals.pop()
+        {
+            return refusal(code, reason, "not now");
         }
         json_patch::merge(&mut self.pps["status"], &body["status"]);
         let version: u64 = self.pps["metadata"]["resourceVersion"]
@@ -450,12 +452,27 @@ async fn a_spec_that_changes_during_the_judgement_keeps_the_place() {
     }
 }
 
+/// Another Pod of the workload is recorded in that moment.
+#[tokio::test]
+async fn a_state_is_written_back_although_the_object_changes_meanwhile() {
+    let world = World {
+        is_bound_at_eviction: true,
+        later_refusals: vec![(409, "Conflict"); 2],
+        ..World::new()
+    };
+    let before = world.pps["status"].clone();
+    let (mut worker, world, _) = falling_back(world);
+    assert!(wait(&mut worker).await);
+    assert_eq!(world.lock().unwrap().pps["status"], before);
+    assert_eq!(world.lock().unwrap().status_writes, 4);
+}
+
 /// As long as nobody knows whether its state was written back, no other Pod may follow.
 #[tokio::test]
 async fn a_state_that_cannot_be_written_back_counts_as_given_up() {
     let world = World {
         is_bound_at_eviction: true,
-        is_written_once: true,
+        later_refusals: vec![(500, "InternalError")],
         ..World::new()
     };
     let (mut worker, world, _) = falling_back(world);
