@@ -226,8 +226,7 @@ fn rancher_asks_for_values_of_the_chart_and_knows_what_it_needs() {
 }
 
 /// A site without a network gets what an installation pulls.
-#[test]
-fn hauler_carries_all_that_an_installation_pulls() {
+pub(crate) fn check_hauler() {
     let text = read("deploy/hauler.yaml");
     let documents: Vec<Value> = text.split("\n---\n").map(yaml).collect();
     let names = |kind: &str, list: &str, field: &str| -> Vec<String> {
