@@ -102,7 +102,8 @@ pub(crate) async fn measure(
         .zip(namespaces)
         .map(|(&pods, namespace)| Layout::new(namespace, 1, pods))
         .collect();
-    // Its objects are there, too: what OpenKruise's webhook does not find in its memory, it asks for.
+    // Its StatefulSet is stored, too: OpenKruise's webhook asks the API server for one that it does
+    // not know.
     let without_pps = Layout::new("without-pps", 1, 10).without_pps();
     let mut stored = layouts.clone();
     stored.push(without_pps);

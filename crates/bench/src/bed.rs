@@ -107,9 +107,9 @@ impl Bed {
                     answer.lines().next().unwrap_or_default().trim().to_owned()
                 },
             );
-        let today = today();
         Ok(format!(
-            "{table}\n\n*{today}, Kubernetes {kubernetes}, {policy_server}*"
+            "{table}\n\n*{}, Kubernetes {kubernetes}, {policy_server}*",
+            today()
         ))
     }
 

@@ -10,6 +10,8 @@ use crate::support::{HOSTNAME, Pool, ZONE, places, serving, spec_for};
 
 /// How long Pods wait: the shortest time that the API allows.
 const WAIT_SECONDS: u64 = 30;
+/// Tells Kubernetes that nothing runs on a node.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// All nodes of a zone lose power, and an administrator says that they are out of service. One Pod
 /// falls back, then the next one, whether the Pods of a workload start in order or in parallel. A
@@ -179,11 +181,11 @@ impl<'a> Home<'a> {
             .wait_ready(&self.node, false)
             .await
             .unwrap();
-        self.taint("NoExecute").await;
+        self.taint(OUT_OF_SERVICE).await;
     }
 
     async fn come_back(&self) {
-        self.taint("NoExecute-").await;
+        self.taint(&format!("{OUT_OF_SERVICE}-")).await;
         self.stage.nodes().power_on(&self.node).unwrap();
         self.stage
             .nodes()
@@ -192,10 +194,9 @@ impl<'a> Home<'a> {
             .unwrap();
     }
 
-    /// Tells Kubernetes that nothing of this node runs, or no longer does so.
-    async fn taint(&self, effect: &str) {
-        let taint = format!("node.kubernetes.io/out-of-service=nodeshutdown:{effect}");
-        let kubectl = ["taint", "node", &self.node, &taint];
+    /// Adds a taint, or removes one that ends in a minus sign.
+    async fn taint(&self, taint: &str) {
+        let kubectl = ["taint", "node", &self.node, taint];
         let control_plane = &self.stage.cluster.control_plane;
         control_plane.kubectl(&kubectl).await.unwrap();
     }
