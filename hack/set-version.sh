@@ -11,5 +11,6 @@ sed -i "s/^version = \".*\"/version = \"$VERSION\"/" Cargo.toml
 sed -i "s/^## Unreleased\$/## $VERSION/" CHANGELOG.md
 for manifest in Cargo.toml fuzz/Cargo.toml; do hack/cargo.sh update --quiet --workspace --manifest-path "$manifest"; done
 for target in metadata reference; do
-    UPDATE=1 step "write the version into other files" hack/cargo.sh test --workspace --locked --test "$target"
+    # One after the other: several tests write the chart's README.
+    UPDATE=1 step "write the version into other files" hack/cargo.sh test --workspace --locked --test "$target" -- --test-threads=1
 done
