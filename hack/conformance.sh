@@ -318,19 +318,26 @@ have_no_webhooks() {
 
 remove_release() {
     h uninstall "$NAME" --namespace "$NAME" --ignore-not-found --wait --timeout "${PATIENCE}s" \
-        && k delete clusterroles,clusterrolebindings "$NAME-check-before" "$NAME-check-after" --ignore-not-found \
-        && until_true is_nothing_left
+        && k delete clusterroles,clusterrolebindings "$NAME-check-before" "$NAME-check-after" --ignore-not-found
 }
-# Outside of the script's namespaces, which are deleted as a whole.
+# What the release has outside of the script's namespaces, which are deleted as a whole.
+CLUSTER_WIDE=clusteradmissionpolicies,policyservers,flowschemas,clusterroles,clusterrolebindings
 is_nothing_left() {
-    k get policyservers,flowschemas,clusterroles,clusterrolebindings -l "app.kubernetes.io/instance=$NAME" -o name >"$WORK/left" \
+    k get "$CLUSTER_WIDE" -l "app.kubernetes.io/instance=$NAME" -o name >"$WORK/left" \
         && k get serviceaccounts -n "$KUBEWARDEN" -l "app.kubernetes.io/instance=$NAME" -o name >>"$WORK/left" \
         && ! grep . "$WORK/left"
+}
+# Helm of a run that was killed may go on, and create objects of a release that is uninstalled already.
+remove_what_came_late() {
+    k delete "$CLUSTER_WIDE" -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s" \
+        && k delete serviceaccounts -n "$KUBEWARDEN" -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s" \
+        && until_true is_nothing_left
 }
 
 uninstall() {
     remove_policies
     remove_release
+    until_true is_nothing_left
     is_recorded db 3 || { echo "recorded states are gone"; return 1; }
 }
 
@@ -345,7 +352,7 @@ remove_namespaces() {
 # clean_up: removes everything that this or a former run has made. What cannot be removed does not stop it.
 clean_up() {
     local step failed=''
-    for step in open_node remove_policies remove_release remove_namespaces; do
+    for step in open_node remove_policies remove_release remove_namespaces remove_what_came_late; do
         if ! ("$step") >"$WORK/$step" 2>&1 </dev/null; then
             failed+=" $step"
             tail -n 3 "$WORK/$step" | cut -c 1-400 | sed "s/^/    | $step: /"
@@ -369,11 +376,24 @@ What stays is the definition of PersistentPodState, without objects. Helm refuse
 END
 }
 
+# end_step: ends the step that runs, with all its processes. A process that has only begun may miss a signal, and what helm
+# creates after the clean-up would stay.
+end_step() {
+    local signal attempt
+    [ -n "${CHILD:-}" ] || return 0
+    for signal in TERM KILL; do
+        for ((attempt = 0; attempt < 50; attempt++)); do
+            kill -s "$signal" -- "-$CHILD" || return 0
+            sleep 0.2
+        done
+    done
+}
+
 # finish CODE: ends what still runs, and removes what was made.
 finish() {
     set +e
     trap 'echo "still removing what was made: wait"' HUP INT TERM
-    if [ -n "${CHILD:-}" ]; then kill -- "-$CHILD" && wait "$CHILD"; fi 2>/dev/null
+    end_step 2>/dev/null
     [ "$1" -le 128 ] || FAILED="stopped by a signal"
     if [ -n "${CHANGED:-}" ]; then
         echo "${FAILED:+${FAILED%%:*}; }removing what was made …"
