@@ -8,6 +8,7 @@
 //! [`request`]: crate::request
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use pps_admission::deletion::{protection, warn_of_label};
 use pps_admission::validate;
@@ -21,11 +22,14 @@ use serde_json::{Value, json};
 use crate::injected::list;
 use crate::packed::hides_states;
 
+/// After how many seconds a required topology may be given up.
+const FALLBACK_SECONDS: RangeInclusive<i64> = 30..=14_400;
 /// How many entries of an object are checked.
 const ENTRIES: usize = 8;
 
 const AUTO_GENERATE: &str = "kruise.io/auto-generate-persistent-pod-state";
 const REQUIRED_TOPOLOGY: &str = "kruise.io/required-persistent-topology";
+const FALLBACK_AFTER: &str = "kruise.io/required-persistent-topology-fallback-after-seconds";
 const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
 const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
@@ -60,6 +64,12 @@ fn reviewed(object: &Value) {
     if review.violations.is_empty() {
         let spec = serde_json::from_value::<Spec>(object["spec"].clone()).unwrap();
         assert_eq!(spec.exceeds_limits(), None, "{object}");
+        let seconds = &object["spec"]["requiredPersistentTopology"]["fallbackAfterSeconds"];
+        assert_eq!(
+            spec.fallback_after_seconds().map(Value::from).as_ref(),
+            Some(seconds).filter(|seconds| !seconds.is_null()),
+            "{object}"
+        );
     }
 }
 
@@ -96,8 +106,15 @@ fn protected(object: &Value) {
 
 /// Removes the values that this version does not know: it does not write them.
 fn forget_unknown(spec: &mut Spec) {
-    use pps_core::pps::{NodeDeletionPolicy, RecordingPolicy, RetentionPolicy, ValueFrom};
+    use pps_core::pps::{
+        FallbackAfter, NodeDeletionPolicy, RecordingPolicy, RetentionPolicy, ValueFrom,
+    };
 
+    if let Some(required) = &mut spec.required_persistent_topology {
+        required
+            .fallback_after_seconds
+            .take_if(|seconds| *seconds == FallbackAfter::Unknown);
+    }
     spec.persistent_pod_state_retention_policy
         .take_if(|policy| *policy == RetentionPolicy::Unknown);
     spec.node_deletion_policy
@@ -274,6 +291,16 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
         Ok(request) => request,
         Err(refusal) => return assert!(refusal.chars().count() < 1024, "{refusal}"),
     };
+    let fallback = annotations
+        .get(FALLBACK_AFTER)
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty())
+        .map(|text| text.parse::<i64>().unwrap_or_default());
+    // A misspelt bound must not become a requirement without an end.
+    assert!(
+        fallback.is_none_or(|seconds| FALLBACK_SECONDS.contains(&seconds)),
+        "{annotations:?}"
+    );
     let is_empty = required.is_empty() && preferred.is_empty() && persistent.is_empty();
     assert_eq!(request.is_none(), is_empty, "{annotations:?}");
     let Some(request) = request else { return };
@@ -290,11 +317,11 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
             json!({"nodeTopologyKeys": keys})
         }
     };
-    assert_eq!(
-        spec["requiredPersistentTopology"],
-        keys(&required),
-        "{spec}"
-    );
+    let mut bounded = keys(&required);
+    if let (Some(seconds), Some(term)) = (fallback, bounded.as_object_mut()) {
+        term.insert("fallbackAfterSeconds".into(), seconds.into());
+    }
+    assert_eq!(spec["requiredPersistentTopology"], bounded, "{spec}");
     let weighted = match keys(&preferred) {
         Value::Null => vec![],
         preference => vec![json!({"weight": 100, "preference": preference})],

@@ -9,6 +9,7 @@ use crate::request::STRUCTURED;
 const ANNOTATED: &str = r#"{
     "metadata": {"annotations": {
         "kruise.io/required-persistent-topology": " zone , rack,,zone",
+        "kruise.io/required-persistent-topology-fallback-after-seconds": " 600",
         "kruise.io/preferred-persistent-topology": "kubernetes.io/hostname",
         "kruise.io/persistent-pod-annotations": "x, y = PodIPsJSON,z=PodIPsCSV,q=Bogus"
     }},

@@ -225,7 +225,9 @@ pub(crate) async fn evicts_a_pod_whose_place_an_earlier_process_has_given_up(clu
     sidecar.start_again().unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
     let pods = bounded
-        .wait_for("web-1 to run elsewhere", |pods| pods["web-1"].ready)
+        .wait_for("web-1 to run elsewhere", |pods| {
+            pods.get("web-1").is_some_and(|pod| pod.ready)
+        })
         .await;
     assert!(
         restarted.elapsed() < WAIT,

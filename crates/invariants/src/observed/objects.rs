@@ -9,8 +9,9 @@ use pps_recorder::facts::{GroupKind, NamespacedName};
 use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
-use super::world::{ANNOTATIONS, LABELS, World, database, keys_in, naming};
+use super::world::{ANNOTATIONS, LABELS, World, database, keys_in, naming, object_of_database};
 use super::{name_of, read};
+use crate::injected::list;
 
 /// Kinds of controllers that give each Pod a new name.
 const UNSTABLE: [&str; 5] = [
@@ -21,12 +22,18 @@ const UNSTABLE: [&str; 5] = [
     "Node",
 ];
 /// The annotations of a workload that are kept.
-const GENERATION: [&str; 4] = [
+const GENERATION: [&str; 5] = [
     "kruise.io/auto-generate-persistent-pod-state",
     "kruise.io/required-persistent-topology",
+    "kruise.io/required-persistent-topology-fallback-after-seconds",
     "kruise.io/preferred-persistent-topology",
     "kruise.io/persistent-pod-annotations",
 ];
+
+const NAMES_IN_SPEC: &str = "spec.pods[*].metadata.name";
+const NAMES_IN_STATUS: &str = "status.instanceNames";
+/// How many names a workload may list.
+const MAX_NAMES: usize = 10_000;
 
 fn pairs(object: &Value, keys: &[&str]) -> Vec<(String, String)> {
     let mut keys = keys.to_vec();
@@ -92,6 +99,24 @@ pub fn check_pod(data: &[u8]) {
         assert_eq!(fact.ready, is_whole && is_ready, "{object}");
         assert!(
             fact.pending.is_none() || (is_whole && fact.node.is_none()),
+            "{object}"
+        );
+        let is_unschedulable = object["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|one| {
+                one["type"] == "PodScheduled"
+                    && one["status"] == "False"
+                    && one["reason"] == "Unschedulable"
+            });
+        let may_fall_back = fact
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.is_unschedulable);
+        let is_gated = !list(&object["spec"]["schedulingGates"]).is_empty();
+        assert!(
+            !may_fall_back || (is_unschedulable && !is_gated),
             "{object}"
         );
     } else {
@@ -162,7 +187,13 @@ pub fn check_workload(data: &[u8]) {
         return;
     };
     let text = String::from_utf8_lossy(data);
-    let (kind, naming) = match kind % 4 {
+    let listed = |path: &str| {
+        Some(Naming::Listed {
+            names: path.parse().unwrap(),
+            replicas: ReplicasPath::default(),
+        })
+    };
+    let (kind, naming) = match kind % 6 {
         0 => (GroupKind::stateful_set(), None),
         1 => (
             GroupKind {
@@ -172,7 +203,9 @@ pub fn check_workload(data: &[u8]) {
             Some(Naming::StatefulSet),
         ),
         2 => (database(), Some(Naming::Custom(ReplicasPath::default()))),
-        _ => (database(), Some(naming())),
+        3 => (database(), Some(naming())),
+        4 => (database(), listed(NAMES_IN_SPEC)),
+        _ => (database(), listed(NAMES_IN_STATUS)),
     };
     let reader = |text: &str| match &naming {
         None => objects::read_stateful_set(text),
@@ -195,7 +228,18 @@ pub fn check_workload(data: &[u8]) {
         Some(naming) if *naming == Naming::Custom(ReplicasPath::default()) => {
             spec["replicas"].as_u64()
         }
-        Some(_) => spec["shape"]["size"].as_u64(),
+        Some(Naming::Custom(_)) => spec["shape"]["size"].as_u64(),
+        Some(Naming::Listed { names, .. }) => {
+            let names = if names.is_in_status() {
+                names_at(&object["status"]["instanceNames"])
+            } else {
+                names_of_pods(&spec["pods"])
+            };
+            let count = names.filter(|names| !names.is_empty() && names.len() <= MAX_NAMES);
+            spec["replicas"]
+                .as_u64()
+                .or(count.map(|names| names.len() as u64))
+        }
     };
     assert_eq!(fact.demand.replicas(), expected, "{object}");
     assert!(
@@ -209,11 +253,15 @@ pub fn check_workload(data: &[u8]) {
     if kind.group.as_ref() == "apps.kruise.io" {
         world.recorder.apply(Fact::KindWatched(kind.clone()));
     }
+    let governing = objects::read_pps(&object_of_database().to_string()).unwrap();
+    world.apply_object(governing.key, governing.fact.unwrap());
     world.apply_workload(&kind, item.key, fact);
     let writes = world.settle();
     // An unreadable workload, and one that does not say how many Pods it wants, never costs a
-    // state.
-    let keeps_all = expected.is_none() && !is_gone && object["metadata"]["uid"] == "set";
+    // state. A name that is no longer listed does not cost one at once.
+    let is_listed = matches!(naming, Some(Naming::Listed { .. }));
+    let keeps_all =
+        (expected.is_none() || is_listed) && !is_gone && object["metadata"]["uid"] == "set";
     for patch in writes.values().flatten().filter(|_| keeps_all) {
         let mut states = patch["podStates"].as_object().into_iter().flatten();
         assert!(
@@ -221,6 +269,36 @@ pub fn check_workload(data: &[u8]) {
             "{patch} of {object}"
         );
     }
+}
+
+/// The names in a list of strings, or in one string; none if there is something else.
+fn names_at(value: &Value) -> Option<BTreeSet<&str>> {
+    let is_name = |name: &&str| (1..=253).contains(&name.len());
+    match value {
+        Value::Null => Some(BTreeSet::new()),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_str().filter(is_name))
+            .collect(),
+        name => Some([name.as_str().filter(is_name)?].into()),
+    }
+}
+
+/// The names of a list of Pods. Each item has at least one, which may be empty only as a list.
+fn names_of_pods(pods: &Value) -> Option<BTreeSet<&str>> {
+    let pods = match pods {
+        Value::Null => return Some(BTreeSet::new()),
+        pods => pods.as_array()?,
+    };
+    let mut all = BTreeSet::new();
+    for pod in pods {
+        let name = &pod["metadata"]["name"];
+        if name.is_null() {
+            return None;
+        }
+        all.extend(names_at(name)?);
+    }
+    Some(all)
 }
 
 /// A PersistentPodState: nothing is written to one that cannot be read or is being deleted, and to

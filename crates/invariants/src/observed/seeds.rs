@@ -30,9 +30,12 @@ pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     }
     let mut set = workload("web");
     set["metadata"]["annotations"] = json!({"kruise.io/auto-generate-persistent-pod-state": "true",
-        "kruise.io/required-persistent-topology": "zone", "other": "x"});
-    set["spec"] = json!({"replicas": 2, "ordinals": {"start": 1}, "reserveOrdinals": [1, "3-4"], "shape": {"size": 4}});
-    for kind in 0..4 {
+        "kruise.io/required-persistent-topology": "zone",
+        "kruise.io/required-persistent-topology-fallback-after-seconds": "600", "other": "x"});
+    set["spec"] = json!({"replicas": 2, "ordinals": {"start": 1}, "reserveOrdinals": [1, "3-4"], "shape": {"size": 4},
+        "pods": [{"metadata": {"name": "web-7"}}, {"metadata": {"name": "web-a"}}]});
+    set["status"] = json!({"instanceNames": ["web-7", "web-a"]});
+    for kind in 0..6 {
         add(
             "observed_workload",
             &format!("kind-{kind}"),
@@ -92,7 +95,8 @@ fn pending() -> Value {
     pod["metadata"]["annotations"]["kruise.io/injected-persistent-pod-state"] = "web".into();
     pod["spec"] = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]}}}});
-    pod["status"] = json!({"phase": "Pending"});
+    pod["status"] = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
     pod
 }
 
@@ -115,6 +119,7 @@ fn odd_object() -> Value {
     object["spec"]["persistentPodAnnotations"] =
         json!(["y", {"key": "ip", "valueFrom": "PodIPsJSON"}]);
     object["spec"]["nodeDeletionPolicy"] = "Forget".into();
+    object["spec"]["requiredPersistentTopology"]["fallbackAfterSeconds"] = 600.into();
     object["status"]["conditions"] =
         json!([{"type": "Recording", "status": "True", "reason": "R", "lastTransitionTime": "t"}]);
     object["metadata"]["resourceVersion"] = "2000".into();

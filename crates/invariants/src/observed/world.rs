@@ -73,6 +73,16 @@ pub(super) fn object(name: &str) -> Value {
     })
 }
 
+/// The object of a database, whose states name Pods that the workload may want no longer.
+pub(super) fn object_of_database() -> Value {
+    let mut object = object("database");
+    object["spec"]["targetRef"] =
+        json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "web"});
+    object["status"] =
+        json!({"podStates": {"web-2": {"nodeName": "node-2"}, "web-a": {"nodeName": "node-1"}}});
+    object
+}
+
 impl World {
     /// One StatefulSet with two of three Pods, its object, and two nodes.
     pub(super) fn new() -> Self {
