@@ -44,9 +44,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
+use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions, listed};
 use self::model::{expected_status, is_away, running_state, wants};
 use self::simulation::{Simulation, WATCHES};
 use self::states::parse_status;
@@ -82,10 +82,11 @@ proptest! {
     #[test]
     fn decisions_match_the_model_and_converge_on_the_cluster(
         options in vec(spec_options(), PPS_OBJECTS.len()),
+        names in names(),
         start in start(),
         steps in vec(step(), 0..90),
     ) {
-        let mut simulation = Simulation::new(Cluster::new(&options));
+        let mut simulation = Simulation::new(names.cluster(&options));
         if start == Start::Running {
             simulation.recover_workloads();
         }
@@ -121,6 +122,7 @@ proptest! {
     #[test]
     fn the_outcome_does_not_depend_on_when_writes_are_made(
         options in vec(spec_options(), PPS_OBJECTS.len()),
+        names in names(),
         steps in vec(step(), 0..60),
     ) {
         // The first node that is recorded does depend on the timing.
@@ -129,7 +131,7 @@ proptest! {
         let steps: Vec<Step> = steps.into_iter().map(without_home).collect();
         let timings = [WriteTiming::Interleaved, WriteTiming::AfterEachChange, WriteTiming::AtTheEnd];
         let outcomes = timings.map(|timing| {
-            let mut simulation = Simulation::new(Cluster::new(&options));
+            let mut simulation = Simulation::new(names.cluster(&options));
             for step in &steps {
                 simulation.apply_with(timing, step);
             }
@@ -150,9 +152,10 @@ proptest! {
     #[test]
     fn races_between_watches_drop_no_needed_state(
         options in vec(spec_options(), PPS_OBJECTS.len()),
+        names in names(),
         races in vec((race(), any::<bool>()), 1..16),
     ) {
-        let mut simulation = Simulation::new(Cluster::new(&options));
+        let mut simulation = Simulation::new(names.cluster(&options));
         simulation.settle();
         for (race, has_recovered) in &races {
             if *has_recovered {
@@ -173,6 +176,27 @@ fn without_home(mut step: Step) -> Step {
         options.home = false;
     }
     step
+}
+
+/// How a workload of the custom kind says which Pods it wants.
+#[derive(Clone, Copy, Debug)]
+enum Names {
+    Counted,
+    Listed,
+}
+
+fn names() -> impl Strategy<Value = Names> {
+    prop_oneof![Just(Names::Counted), Just(Names::Listed)]
+}
+
+impl Names {
+    fn cluster(self, options: &[SpecOptions]) -> Cluster {
+        let cluster = Cluster::new(options);
+        match self {
+            Self::Counted => cluster,
+            Self::Listed => cluster.with_listed_names(),
+        }
+    }
 }
 
 /// What happens before the first step.
@@ -542,6 +566,30 @@ fn a_surplus_state_that_may_be_the_new_workloads_is_dropped_after_two_rounds() {
         assert_eq!(simulation.cluster.objects["d"].status["recorded"], expected);
         assert_at_rest(&mut simulation);
         simulation.apply(&Step::EndSurplusRound);
+    }
+}
+
+/// A Pod of the workload that is not among the names casts doubt on them.
+#[test]
+fn a_state_whose_name_is_no_longer_listed_is_dropped_after_two_rounds_without_its_pod() {
+    use ClusterChange::{DeletePod, EditWorkload};
+    let mut simulation = Simulation::new(Names::Listed.cluster(&[PLAIN; 4]));
+    simulation.recover_workloads();
+    simulation.settle();
+    let one_name = json!({"pods": listed(&["d-0"])});
+    let d1 = PODS.iter().position(|(pod, _)| *pod == "d-1").unwrap();
+    let changes = [
+        EditWorkload(2, one_name),
+        DeletePod(u8::try_from(d1).unwrap()),
+    ];
+    for (change, expected) in changes.into_iter().zip([[2, 2, 2], [2, 2, 1]]) {
+        simulation.apply(&Step::Change(change));
+        for recorded in expected {
+            simulation.settle();
+            assert_eq!(simulation.cluster.objects["d"].status["recorded"], recorded);
+            assert_at_rest(&mut simulation);
+            simulation.apply(&Step::EndSurplusRound);
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) const PODS: [(&str, usize); 13] = [
     ("d-red", 2),
     ("d-blue", 2),
 ];
+/// Where a workload of the custom kind lists the names of its Pods, if it does.
+pub(crate) const NAMES_PATH: &str = "spec.pods[*].metadata.name";
 pub(crate) const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 /// The Nodes that recorded states may name: `NODES`, and one that never existed.
 pub(crate) const NAMED_NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n9"];
@@ -71,6 +73,8 @@ pub(crate) struct Workload {
     pub(crate) terminating: bool,
     /// Whether its annotations ask for a generated PPS that requires `zone`.
     pub(crate) annotated: bool,
+    /// Whether the list of kinds says where it lists the names of its Pods: at [`NAMES_PATH`].
+    pub(crate) lists_names: bool,
     pub(crate) spec: Value,
 }
 
@@ -146,6 +150,21 @@ impl SpecOptions {
     }
 }
 
+/// The spec of a workload that wants the first Pods of its names.
+pub(crate) fn spec_with_pods(number: usize, replicas: usize) -> Value {
+    let own = PODS.iter().filter(|(_, workload)| *workload == number);
+    let first: Vec<Name> = own.take(replicas).map(|(name, _)| *name).collect();
+    json!({"replicas": replicas, "pods": listed(&first)})
+}
+
+/// The items of a workload that lists these names.
+pub(crate) fn listed(names: &[Name]) -> Value {
+    names
+        .iter()
+        .map(|name| json!({"metadata": {"name": name}}))
+        .collect()
+}
+
 /// How the API server answers a status patch.
 #[derive(Clone, Debug)]
 pub(crate) enum PatchResponse {
@@ -161,6 +180,8 @@ pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<Name, Node>,
     pub(crate) workloads: BTreeMap<usize, Workload>,
     pub(crate) objects: BTreeMap<Name, Pps>,
+    /// Whether the workload of the custom kind lists the names of its Pods.
+    lists_names: bool,
     /// Whether the namespace lacks the label that takes it into scope.
     pub(crate) is_disabled: bool,
     /// The aliases, as the API server has them.
@@ -203,6 +224,15 @@ impl Cluster {
         cluster
     }
 
+    /// The same cluster, in which the workload of the custom kind lists the names of its Pods.
+    pub(crate) fn with_listed_names(mut self) -> Self {
+        self.lists_names = true;
+        let workload = self.workloads.get_mut(&2).unwrap();
+        workload.lists_names = true;
+        workload.spec = spec_with_pods(2, 2);
+        self
+    }
+
     fn new_uid(&mut self) -> String {
         self.uids += 1;
         format!("uid-{}", self.uids)
@@ -218,6 +248,7 @@ impl Cluster {
                     uid,
                     terminating: false,
                     annotated: false,
+                    lists_names: self.lists_names && number == 2,
                     spec,
                 },
             );
@@ -329,10 +360,11 @@ impl Cluster {
         true
     }
 
-    /// How many Pods of a workload are not terminating.
-    pub(crate) fn living(&self, workload_uid: &str) -> usize {
-        let is_living = |pod: &&Pod| pod.owner.as_deref() == Some(workload_uid) && !pod.terminating;
-        self.pods.values().filter(is_living).count()
+    /// The Pods of a workload that are not terminating.
+    pub(crate) fn living(&self, workload_uid: &str) -> BTreeSet<Name> {
+        let is_living = |pod: &Pod| pod.owner.as_deref() == Some(workload_uid) && !pod.terminating;
+        let living = self.pods.iter().filter(|(_, pod)| is_living(pod));
+        living.map(|(name, _)| *name).collect()
     }
 
     /// An entry is known to belong to this workload.

@@ -115,7 +115,7 @@ impl Cluster {
                         object.target,
                         workload,
                         pod_name,
-                        self.living(&workload.uid),
+                        &self.living(&workload.uid),
                     );
                 (is_kept && recorder == Some(&workload.uid))
                     .then_some("it is the living workload's own")
@@ -125,7 +125,7 @@ impl Cluster {
             }
             Some(workload) => {
                 let living = self.living(&workload.uid);
-                may_want(object.target, workload, pod_name, living)
+                may_want(object.target, workload, pod_name, &living)
                     .then_some("the workload may want it")
             }
         }

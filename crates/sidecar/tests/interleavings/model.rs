@@ -44,8 +44,11 @@ impl ExpectedStatus {
     }
 
     /// The reason when the condition is True.
-    fn healthy_reason(&self) -> &'static str {
+    fn healthy_reason(&self, is_in_doubt: bool) -> &'static str {
         let recorded = i32::try_from(self.entries.len()).unwrap();
+        if is_in_doubt {
+            return "ReplicasUnknown";
+        }
         match self.desired {
             None => "ReplicasUnknown",
             Some(desired) if recorded < desired => "WaitingForPods",
@@ -70,9 +73,30 @@ enum NameHolder {
     Foreign,
 }
 
-/// How many Pods a workload wants; `None` if its spec does not say.
+/// The names that a workload lists, if it does; `None` if there is none.
+fn listed_names(workload: &Workload) -> Option<BTreeSet<&str>> {
+    let pods = workload.spec["pods"].as_array()?;
+    let names = pods.iter().map(|pod| pod["metadata"]["name"].as_str());
+    names
+        .collect::<Option<_>>()
+        .filter(|names: &BTreeSet<_>| !names.is_empty())
+}
+
+/// Whether the names that a workload lists do not say which Pods it wants.
+fn is_in_doubt(workload: &Workload, living: &BTreeSet<Name>) -> bool {
+    let stated = workload.spec["replicas"].as_u64().unwrap_or(0);
+    workload.lists_names
+        && listed_names(workload).is_none_or(|names| {
+            (names.len() as u64) < stated || living.iter().any(|pod| !names.contains(pod))
+        })
+}
+
+/// How many Pods a workload wants; `None` if it does not say.
 fn replicas(number: usize, workload: &Workload) -> Option<u64> {
     let stated = workload.spec["replicas"].as_u64();
+    if workload.lists_names {
+        return stated.or_else(|| Some(listed_names(workload)?.len() as u64));
+    }
     // A StatefulSet defaults to one Pod, a custom kind has no default.
     if number == 2 {
         stated
@@ -108,15 +132,27 @@ fn ordinal_names(number: usize, workload: &Workload) -> BTreeSet<String> {
 
 /// Whether a workload wants a Pod of this name for certain.
 pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
+    if workload.lists_names {
+        return listed_names(workload).is_none_or(|names| names.contains(pod));
+    }
     replicas(number, workload).is_none() || ordinal_names(number, workload).contains(pod)
 }
 
 /// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind
 /// that has fewer Pods than it wants may want any name; if it has more, its number says nothing of
-/// them.
-pub(crate) fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
-    let is_met = replicas(number, workload) == Some(living as u64);
-    wants(number, workload, pod) || (number == 2 && !is_met)
+/// them. One that lists their names may want any name while it is in doubt which it wants.
+pub(crate) fn may_want(
+    number: usize,
+    workload: &Workload,
+    pod: &str,
+    living: &BTreeSet<Name>,
+) -> bool {
+    let is_certain = if workload.lists_names {
+        !is_in_doubt(workload, living)
+    } else {
+        number != 2 || replicas(number, workload) == Some(living.len() as u64)
+    };
+    wants(number, workload, pod) || !is_certain
 }
 
 /// Which PPS governs a workload: the one of the workload's name, else the oldest, else the first by
@@ -336,9 +372,10 @@ pub(crate) fn expected_status_with(
     let living = snapshot
         .pods
         .objects
-        .values()
-        .filter(|pod| is_owned(pod) && !pod.terminating)
-        .count();
+        .iter()
+        .filter(|(_, pod)| is_owned(pod) && !pod.terminating)
+        .map(|(name, _)| *name)
+        .collect();
     let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
     let (mut must_report_keys, mut may_report_keys) = (false, false);
     let mut waits_for_former = false;
@@ -453,7 +490,7 @@ pub(crate) fn expected_status_with(
             continue;
         }
         let is_wanted =
-            present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
+            present.is_some_and(|workload| may_want(object.target, workload, &pod_name, &living));
         let is_awaited = workload.is_none() && base.target_uid.is_none();
         // A process that has not seen all that was recorded keeps what may be the living
         // workload's.
@@ -500,11 +537,12 @@ pub(crate) fn expected_status_with(
     if !waits_for_former {
         expected.target_uid = Some(present.uid.clone());
     }
+    let healthy_reason = expected.healthy_reason(is_in_doubt(present, &living));
     expected.reasons = match (must_report_keys, may_report_keys) {
         (true, _) => vec!["TopologyKeyMissing"],
         // What was reported of a Pod may stay as long as its entry does.
-        (false, true) => vec![expected.healthy_reason(), "TopologyKeyMissing"],
-        (false, false) => vec![expected.healthy_reason()],
+        (false, true) => vec![healthy_reason, "TopologyKeyMissing"],
+        (false, false) => vec![healthy_reason],
     };
     Some(expected)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::{
@@ -30,6 +31,7 @@ mod watches;
 
 /// The number of watches.
 pub(crate) const WATCHES: usize = 7;
+const ROUND: Duration = Duration::from_mins(10);
 const NOW: &str = "2026-01-01T00:00:00Z";
 /// At rest, no PPS may need more writes than this: each missing Node may be confirmed alone.
 const MAX_WRITES_AT_REST: usize = 4 + NAMED_NODES.len();
@@ -98,6 +100,7 @@ pub(crate) struct Simulation {
     notices: Vec<Notice>,
     /// How many writes the API server has stored.
     stored: u32,
+    now: Instant,
 }
 
 fn key(name: Name) -> NamespacedName {
@@ -138,6 +141,7 @@ impl Simulation {
             writes: [0; PPS_OBJECTS.len()],
             notices: Vec::new(),
             stored: 0,
+            now: Instant::now(),
         };
         simulation.start_watches(&BTreeSet::from([1, 2]));
         simulation
@@ -193,6 +197,7 @@ impl Simulation {
         });
         self.recorder
             .change_compact_form(|form| form.is_kept = Some(true));
+        self.recorder.pass_time(self.now, 0);
         self.recorder.select_namespaces("enabled=yes");
         self.snapshot.kinds.insert(0, WatchCache::default());
         for number in other_kinds {
@@ -534,9 +539,13 @@ impl Simulation {
             let (name, stored) = self.cluster.nodes.get_key_value(&*node)?;
             Some((node, node_fact(name, stored, &self.interest)))
         });
-        let living = check
-            .with_living_pods()
-            .map(|workload| LivingPods::counted(self.cluster.living(&workload.uid)));
+        let living = check.with_living_pods().map(|workload| {
+            let mut living = LivingPods::default();
+            for pod in self.cluster.living(&workload.uid) {
+                living.add(&workload.demand, pod);
+            }
+            living
+        });
         let mut refuted = check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect());
         refuted.extend(check.refuted_by_living(living));
         refuted
@@ -570,8 +579,11 @@ impl Simulation {
         self.take_work();
     }
 
+    /// A round of the surplus entries ends. It takes as long as a name has to be absent.
     pub(crate) fn end_surplus_round(&mut self) {
         self.recorder.end_surplus_round();
+        self.now += ROUND;
+        self.recorder.pass_time(self.now, 0);
         self.take_work();
     }
 

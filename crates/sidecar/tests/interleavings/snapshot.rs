@@ -10,7 +10,7 @@ use pps_recorder::facts::{GroupKind, NodeFact, PodFact, PpsFact, WorkloadFact};
 use pps_sidecar::observe::objects;
 use serde_json::{Value, json};
 
-use super::cluster::{Name, Node, Pod, Pps, WORKLOADS, Workload};
+use super::cluster::{NAMES_PATH, Name, Node, Pod, Pps, WORKLOADS, Workload};
 
 /// An event of a watch. It carries the object for the model, and the fact made of it for the recorder.
 #[derive(Debug)]
@@ -237,11 +237,17 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
         metadata["annotations"] = json!({"kruise.io/auto-generate-persistent-pod-state": "true",
             "kruise.io/required-persistent-topology": "zone"});
     }
-    let workload = json!({"metadata": metadata, "spec": workload.spec});
-    let text = &workload.to_string();
+    let text = &json!({"metadata": metadata, "spec": workload.spec}).to_string();
     let item = match number {
         0 => objects::read_stateful_set(text),
         1 => objects::read_custom_workload(text, api_version, &Naming::StatefulSet),
+        _ if workload.lists_names => {
+            let naming = Naming::Listed {
+                names: NAMES_PATH.parse().unwrap(),
+                replicas: ReplicasPath::default(),
+            };
+            objects::read_custom_workload(text, api_version, &naming)
+        }
         _ => objects::read_custom_workload(
             text,
             api_version,

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::cluster::{
-    Cluster, NAMED_NODES, NODES, Name, Node, PODS, PPS_OBJECTS, Pod, SpecOptions, Workload,
+    Cluster, NAMED_NODES, NODES, Name, Node, PODS, PPS_OBJECTS, Pod, SpecOptions, Workload, listed,
+    spec_with_pods,
 };
 use super::simulation::Simulation;
 use super::states::parse_status;
@@ -158,8 +159,14 @@ fn workload_spec() -> impl Strategy<Value = Value> {
         prop_oneof![(0_u64..4).prop_map(Value::from), Just(json!("1-2"))],
         0..2,
     );
-    (replicas, 0_u64..2, reserved).prop_map(
-        |(replicas, start, reserved)| json!({"replicas": replicas, "ordinals": {"start": start}, "reserveOrdinals": reserved}),
+    let own: Vec<Name> = PODS
+        .iter()
+        .filter(|(_, workload)| *workload == 2)
+        .map(|(name, _)| *name)
+        .collect();
+    let names = prop_oneof![5 => proptest::sample::subsequence(own, 0..=5).prop_map(|names| listed(&names)), 1 => Just(json!("d-0"))];
+    (replicas, 0_u64..2, reserved, names).prop_map(
+        |(replicas, start, reserved, names)| json!({"replicas": replicas, "ordinals": {"start": start}, "reserveOrdinals": reserved, "pods": names}),
     )
 }
 
@@ -559,7 +566,8 @@ impl Simulation {
                 self.change_cluster(&C::ReplaceWorkload(*number));
             }
             C::ScaleUp(number, node) => {
-                self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 3}));
+                let spec = spec_with_pods(usize::from(*number), 3);
+                self.edit_workload(*number, |workload| workload.spec = spec);
                 let number = usize::from(*number);
                 let owner = self
                     .cluster
