@@ -33,6 +33,7 @@ struct PodSpec {
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
     phase: Option<String>,
+    reason: Option<IgnoredAny>,
     conditions: Vec<PodCondition>,
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
@@ -180,7 +181,11 @@ fn incarnation(pod: &Pod) -> Option<Incarnation> {
     let status = &pod.status;
     let containers = [&status.container_statuses, &status.init_container_statuses];
     let mut containers = containers.into_iter().flatten().flatten();
-    let has_ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    // A deletion ends the containers, and the kubelet then reports this phase without a reason. It
+    // gives one where it has refused, evicted or shut down the Pod.
+    let is_only_deleted = pod.metadata.is_terminating() && status.reason.is_none();
+    let has_ended =
+        !is_only_deleted && matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
     Some(Incarnation {
         uid: pod.metadata.uid.clone()?,
         created: created.as_second(),
@@ -371,7 +376,7 @@ mod tests {
             let mut pod = json!({
                 "metadata": {
                     "name": "w-0", "uid": "1", "creationTimestamp": "2026-01-01T00:00:07Z",
-                    "annotations": {INJECTED_ANNOTATION: "p"},
+                    "deletionTimestamp": null, "annotations": {INJECTED_ANNOTATION: "p"},
                     "ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "w", "uid": "u", "controller": true}],
                 },
                 "status": {"phase": "Running"},
@@ -412,6 +417,14 @@ mod tests {
                 &json!({"/status": status}),
             );
             assert!(read.unwrap().is_disturbed, "{status}");
+        }
+        // Whoever deletes a healthy Pod, its containers have ended before it is gone.
+        let deleted = json!({"/metadata/deletionTimestamp": "2026-01-01T00:01:00Z"});
+        for (reason, expected) in [(json!(null), false), (json!("NodeAffinity"), true)] {
+            let mut change = deleted.clone();
+            change["/status"] = json!({"phase": "Failed", "reason": reason});
+            let read = read("planetscale.com/v2", "VitessShard", &change).unwrap();
+            assert_eq!(read.is_disturbed, expected, "{reason}");
         }
     }
 }
