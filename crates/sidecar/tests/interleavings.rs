@@ -529,6 +529,7 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
         Step::Race {
             changes: [AnnotateWorkload(0, false), ScaleToZero(0)],
             delivered: [true, true, false, false, false, false],
+            rounds: 0,
         },
         Step::Change(ScaleUp(0, 0)),
         Step::Change(ReplaceWorkload(0)),
@@ -593,6 +594,34 @@ fn a_state_whose_name_is_no_longer_listed_is_dropped_after_two_rounds_without_it
     }
 }
 
+/// The drop is due when a Pod appears that the watch does not show yet.
+#[test]
+fn a_living_pod_without_a_listed_name_keeps_all_states() {
+    use ClusterChange::{CreatePod, ScaleDown};
+    let mut simulation = Simulation::new(Names::Listed.cluster(&[PLAIN; 4]));
+    simulation.recover_workloads();
+    simulation.settle();
+    let red = PODS.iter().position(|(pod, _)| *pod == "d-red").unwrap();
+    let create = CreatePod {
+        pod: u8::try_from(red).unwrap(),
+        owner: 2,
+        node: None,
+        ready: false,
+        ip: 0,
+    };
+    simulation.apply(&Step::Race {
+        changes: [ScaleDown(2), create],
+        delivered: [true; 6],
+        rounds: 2,
+    });
+    for _ in 0..3 {
+        simulation.settle();
+        assert_eq!(simulation.cluster.objects["d"].status["recorded"], 2);
+        assert_at_rest(&mut simulation);
+        simulation.apply(&Step::EndSurplusRound);
+    }
+}
+
 /// The backup has no states, and what was known before is restored with the UID of the workload
 /// that was replaced since.
 #[test]
@@ -609,6 +638,7 @@ fn a_state_that_is_written_after_an_erasure_is_not_the_former_workloads() {
     simulation.apply(&Step::Race {
         changes,
         delivered: [false; 6],
+        rounds: 0,
     });
     simulation.apply(&Step::RestoreBackup);
     simulation.apply(&Step::RestoreBackup);

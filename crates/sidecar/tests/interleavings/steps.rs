@@ -24,6 +24,8 @@ pub(crate) enum Step {
         changes: [ClusterChange; 2],
         /// The watches that deliver the first change.
         delivered: [bool; 6],
+        /// How many rounds of the surplus entries end between the changes.
+        rounds: u8,
     },
     /// A watch delivers nothing from now on, or delivers again.
     Stall(u8),
@@ -104,6 +106,8 @@ pub(crate) enum ClusterChange {
     AdoptPods(u8),
     /// The workload is scaled to zero, and its Pods are gone.
     ScaleToZero(u8),
+    /// The workload is scaled down to its first Pod, and the others are gone.
+    ScaleDown(u8),
     /// The workload is deleted with its Pods, and created again.
     Recreate(u8),
     /// The workload is scaled up, and its Pods are Ready on this Node.
@@ -233,6 +237,7 @@ pub(crate) fn cluster_change(weights: [u32; 5]) -> impl Strategy<Value = Cluster
         1 => (0_u8..3).prop_map(C::OrphanWorkload),
         2 => (0_u8..3).prop_map(C::AdoptPods),
         2 => (0_u8..3).prop_map(C::ScaleToZero),
+        2 => (0_u8..3).prop_map(C::ScaleDown),
         3 => (0_u8..3, 0_u8..4).prop_map(|(number, node)| C::ScaleUp(number, node)),
         1 => (0_u8..3).prop_map(C::TerminateWorkload),
         1 => (0_u8..3).prop_map(C::DeleteWorkload),
@@ -258,6 +263,7 @@ pub(crate) fn race() -> impl Strategy<Value = Step> {
     let change = |number: u8| {
         prop_oneof![
             2 => Just(C::ScaleToZero(number)),
+            2 => Just(C::ScaleDown(number)),
             3 => (0_u8..4).prop_map(move |node| C::ScaleUp(number, node)),
             3 => Just(C::EditWorkload(number, json!({"replicas": 3}))),
             2 => Just(C::Recreate(number)),
@@ -278,9 +284,14 @@ pub(crate) fn race() -> impl Strategy<Value = Step> {
         ]
     };
     let delivered = proptest::array::uniform6(proptest::bool::weighted(0.7));
+    let rounds = prop_oneof![Just(0_u8), Just(2)];
     (0_u8..3)
-        .prop_flat_map(move |number| ([change(number), change(number)], delivered))
-        .prop_map(|(changes, delivered)| Step::Race { changes, delivered })
+        .prop_flat_map(move |number| ([change(number), change(number)], delivered, rounds.clone()))
+        .prop_map(|(changes, delivered, rounds)| Step::Race {
+            changes,
+            delivered,
+            rounds,
+        })
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -338,6 +349,7 @@ impl Simulation {
             Step::Race {
                 changes: [first, second],
                 delivered,
+                rounds,
             } => {
                 self.change_cluster(first);
                 for (watch, is_delivered) in delivered.iter().enumerate() {
@@ -345,6 +357,10 @@ impl Simulation {
                 }
                 for node in self.missing_nodes() {
                     self.confirm_missing(node);
+                }
+                for _ in 0..*rounds {
+                    self.write_all_due();
+                    self.end_surplus_round();
                 }
                 self.change_cluster(second);
                 self.write_all_due();
@@ -552,6 +568,17 @@ impl Simulation {
                 for (name, _) in PODS
                     .into_iter()
                     .filter(|(_, workload)| *workload == usize::from(*number))
+                {
+                    self.delete_pod(name);
+                }
+            }
+            C::ScaleDown(number) => {
+                let spec = spec_with_pods(usize::from(*number), 1);
+                self.edit_workload(*number, |workload| workload.spec = spec);
+                for (name, _) in PODS
+                    .into_iter()
+                    .filter(|(_, workload)| *workload == usize::from(*number))
+                    .skip(1)
                 {
                     self.delete_pod(name);
                 }
