@@ -5,6 +5,7 @@ use super::*;
 use crate::observe::objects::read_pod;
 use crate::write::fallback::FallbackFailure;
 use crate::write::{Failure, Outcome};
+use pps_core::{PodState, edit};
 use pps_recorder::facts::interest::Interest;
 
 const WAIT: u64 = 30;
@@ -127,16 +128,16 @@ impl World {
             }
             return (201, json!({"kind": "Status", "status": "Success"}));
         }
-        if body["metadata"]["resourceVersion"] != self.pps["metadata"]["resourceVersion"] {
+        let Some(patched) = patched(&self.pps, body) else {
             return refusal(409, "Conflict", "the object has been modified");
-        }
+        };
         self.status_writes += 1;
         if self.status_writes > 1
             && let Some((code, reason)) = self.later_refusals.pop()
         {
             return refusal(code, reason, "not now");
         }
-        json_patch::merge(&mut self.pps["status"], &body["status"]);
+        self.pps["status"] = patched["status"].clone();
         let version: u64 = self.pps["metadata"]["resourceVersion"]
             .as_str()
             .unwrap()
@@ -148,6 +149,19 @@ impl World {
         }
         (200, json!({"metadata": self.pps["metadata"]}))
     }
+}
+
+/// An object after a patch of its status; nothing if that is for another version.
+fn patched(pps: &Value, body: &Value) -> Option<Value> {
+    let mut patched = pps.clone();
+    if body.is_array() {
+        let patch: json_patch::Patch = serde_json::from_value(body.clone()).unwrap();
+        json_patch::patch(&mut patched, &patch).ok()?;
+    } else {
+        json_patch::merge(&mut patched, body);
+    }
+    let is_current = patched["metadata"] == pps["metadata"];
+    is_current.then_some(patched)
 }
 
 fn node(name: &str, zone: &str) -> Value {
@@ -390,6 +404,39 @@ async fn the_state_of_a_pod_that_gets_a_node_in_that_moment_is_written_back() {
     );
     assert_eq!(world.lock().unwrap().pps["status"], before);
     assert_eq!(notices(&mut worker), []);
+}
+
+#[tokio::test]
+async fn the_compact_form_is_kept_when_a_place_is_given_up_or_written_back() {
+    let mut pps = World::new().pps;
+    let states = edit::states(&pps).unwrap();
+    pps["status"] = edit::compact_status();
+    let packed = edit::merge(&pps, &states, false).unwrap().edit.unwrap();
+    pps = patched(&pps, &packed.body).unwrap();
+    pps["status"]["targetUID"] = "uid-w".into();
+    let kept = PodState {
+        annotations: states["w-0"].annotations.clone(),
+        ..PodState::default()
+    };
+    for (is_bound_at_eviction, after) in [(false, &kept), (true, &states["w-0"])] {
+        let world = World {
+            pps: pps.clone(),
+            is_bound_at_eviction,
+            ..World::new()
+        };
+        let (mut worker, world, requests) = falling_back(world);
+        assert!(wait(&mut worker).await);
+        let is_json_patch = requests.lock().unwrap()[1].is_array();
+        assert!(
+            is_json_patch,
+            "a merge patch loses states where the form is pruned"
+        );
+        let world = world.lock().unwrap();
+        let status = &world.pps["status"];
+        assert_eq!(edit::states(&world.pps).unwrap()["w-0"], *after, "{status}");
+        assert_eq!(status["podStates"], Value::Null, "{status}");
+        assert_eq!(world.evictions, 2);
+    }
 }
 
 /// It is not known whether the eviction was carried out; the Pod says so.
