@@ -57,6 +57,12 @@ fn fact(object: &Value) -> WorkloadFact {
     }
 }
 
+fn spec_of_listed() -> Value {
+    let mut spec = spec("w");
+    spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Listed", "name": "w"});
+    spec
+}
+
 /// The world, and the leader's clock.
 struct Listed {
     world: World,
@@ -77,9 +83,7 @@ impl Listed {
         for pod in pods {
             world.pod(pod, ready_on("node-1"));
         }
-        let mut spec = spec("w");
-        spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Listed", "name": "w"});
-        world.object("p", &spec, &json!({}));
+        world.object("p", &spec_of_listed(), &json!({}));
         world.settle("p");
         assert_eq!(world.states("p"), pods);
         Self {
@@ -210,6 +214,28 @@ fn drops_nothing_while_the_status_is_empty_after_a_restore() {
     listed.apply(&cluster(3, &["w-2", "w-3", "w-4"]));
     assert_eq!(listed.pass(PERIOD), names, "the time begins only now");
     assert_eq!(listed.pass(2 * TICK), ["w-2", "w-3"]);
+}
+
+/// A backup has no UID of a workload: its states are for the next one of the name.
+#[test]
+fn states_without_the_uid_of_a_workload_outlive_its_first_empty_status() {
+    let names = ["w-1", "w-2"];
+    let mut listed = Listed::running(&cluster(2, &names), &names);
+    for pod in names {
+        listed.delete(pod);
+    }
+    let deletion = Fact::Workloads(kind(), Update::Delete(key("w")));
+    listed.world.recorder.apply(deletion);
+    assert_eq!(listed.pass(TICK), [""; 0]);
+    let restored = names.map(|pod| (pod.to_owned(), state("node-1", "a")));
+    let restored = json!({"podStates": BTreeMap::from(restored)});
+    listed.world.object("p", &spec_of_listed(), &restored);
+    assert_eq!(listed.pass(2 * PERIOD), names);
+    for created in [json!({"spec": {"instances": 2}}), cluster(2, &names)] {
+        listed.apply(&created);
+        assert_eq!(listed.pass(2 * PERIOD), names, "{created}");
+    }
+    assert_eq!(listed.world.status("p")["targetUID"], "uid-w");
 }
 
 #[test]
