@@ -14,6 +14,8 @@
 # YES=1              does not ask on a terminal
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/conformance-checks.sh"
+. "$(dirname "$0")/conformance-steps.sh"
 
 # The release, its namespace, and the start of all other names.
 NAME=pps-conformance
@@ -49,113 +51,7 @@ until_true() {
     done
 }
 
-# --- Before the first change -------------------------------------------------------------------------------------------
-
-find_cluster() {
-    local tool
-    for tool in kubectl helm timeout; do have "$tool" || die "$tool is not on the PATH: install it"; done
-    [[ $PATIENCE =~ ^[1-9][0-9]{0,3}$ ]] || die "PATIENCE is $PATIENCE: use a number of seconds from 1 to 9999"
-    CONTEXT="${CONTEXT:-$(kubectl config current-context 2>/dev/null)}" \
-        || die "there is no kubeconfig with a current context: set KUBECONFIG and CONTEXT"
-    SERVER="$(kubectl --context "$CONTEXT" config view --minify -o jsonpath='{.clusters[0].cluster.server}' 2>/dev/null)" \
-        || die "CONTEXT is $CONTEXT, which the kubeconfig does not have: use one of $(kubectl config get-contexts -o name | paste -sd' ')"
-    limited 20 kubectl --context "$CONTEXT" version >"$WORK/version" 2>"$WORK/error" \
-        || die "$SERVER (context $CONTEXT) does not answer: $(last_error). See that this is the right cluster (CONTEXT, KUBECONFIG)"
-    KUBERNETES="$(sed -n 's/^Server Version: //p' "$WORK/version")"
-}
-
-find_kubewarden() {
-    local found
-    found="$(show crd policyservers.policies.kubewarden.io -o name)"
-    [ -n "$found" ] \
-        || die "there is no Kubewarden on $SERVER (context $CONTEXT): install it first (docs/quick-start.md), or name another CONTEXT"
-    SERVER_IMAGE="$(show policyserver default -o jsonpath='{.spec.image}')"
-    [ -n "$SERVER_IMAGE" ] || die "there is no PolicyServer default, whose image is used: install it with Kubewarden's charts"
-    KUBEWARDEN="$(show validatingwebhookconfiguration kubewarden-controller-validating-webhook-configuration \
-        -o jsonpath='{.webhooks[*].clientConfig.service.namespace}')"
-    KUBEWARDEN="${KUBEWARDEN%% *}"
-    [ -n "$KUBEWARDEN" ] || die "Kubewarden's controller has no webhook kubewarden-controller-validating-webhook-configuration: see that its chart is installed"
-}
-
-check_rights() {
-    local rights=("create namespaces" "create deployments.apps" "create customresourcedefinitions.apiextensions.k8s.io"
-        "create clusterroles.rbac.authorization.k8s.io" "create clusterrolebindings.rbac.authorization.k8s.io"
-        "create flowschemas.flowcontrol.apiserver.k8s.io" "create policyservers.policies.kubewarden.io"
-        "create clusteradmissionpolicies.policies.kubewarden.io" "delete clusteradmissionpolicies.policies.kubewarden.io"
-        "delete pods") right
-    [ -z "${NODE:-}" ] || rights+=("patch nodes" "create pods --subresource=eviction")
-    for right in "${rights[@]}"; do
-        # shellcheck disable=SC2086 # Words.
-        limited 20 kubectl --context "$CONTEXT" auth can-i $right --all-namespaces >"$WORK/error" 2>&1 \
-            || die "the user of the context $CONTEXT may not $right (kubectl auth can-i: $(last_error)): use an administrator's kubeconfig"
-    done
-}
-
-# Refuses where the product, its objects, or the script's own names are already there.
-check_is_free() {
-    local found namespace
-    found="$(show namespaces -l "$MARK" -o name)"
-    [ -z "$found" ] \
-        || die "a run has not ended: it still runs, or was killed. If it was, remove what it left with make conformance ARGS=--clean-up"
-    for namespace in "$NAME" "$WORKLOADS"; do
-        found="$(show namespace "$namespace" -o name)"
-        [ -z "$found" ] || die "the namespace $namespace exists, and no run has made it: delete it first, or use another cluster"
-    done
-    found="$(show deployments,clusteradmissionpolicies --all-namespaces -l app.kubernetes.io/part-of=persistent-pod-state -o name)"
-    [ -z "$found" ] \
-        || die "the product is installed on $SERVER already (${found%%$'\n'*}): use a cluster without it; kubectl pps check checks an installation"
-    found="$(show crd "$DEFINITION" -o jsonpath='{.metadata.annotations.meta\.helm\.sh/release-name}/{.metadata.name}')"
-    [ -n "$found" ] || return 0
-    [ "$found" = "$NAME/$DEFINITION" ] \
-        || die "the definition $DEFINITION exists, and no run has made it: use a cluster without it. To delete it would delete all recorded states"
-    found="$(show persistentpodstates --all-namespaces -o name)"
-    [ -z "$found" ] || die "there are PersistentPodStates (${found%%$'\n'*}): use a cluster without them"
-}
-
-check_node() {
-    local state nodes
-    [ -n "${NODE:-}" ] || return 0
-    state="$(show node "$NODE" -o jsonpath='{.spec.unschedulable}/{.status.conditions[?(@.type=="Ready")].status}')"
-    case "$state" in
-    /True) ;;
-    "") nodes="$(show nodes -o name)" && die "NODE is $NODE, and there is no such node: use one of $(paste -sd' ' <<<"${nodes//node\//}")" ;;
-    true/*) die "NODE is $NODE, which is closed for Pods already: open it (kubectl uncordon $NODE), or use another" ;;
-    *) die "NODE is $NODE, which is not Ready: use another" ;;
-    esac
-    nodes="$(show nodes -o jsonpath='{range .items[*]}open{.spec.unschedulable}{"\n"}{end}')"
-    [ "$(grep -cx open <<<"$nodes")" -ge 2 ] || die "NODE is $NODE, the only node that is open for Pods: leave it out"
-}
-
-# set_values ARGUMENT...: sets OPTIONS, helm's options. The arguments say how to connect to REGISTRY.
-set_values() {
-    local file repository="${SERVER_IMAGE%@*}" tag=''
-    [ -n "${REGISTRY:-}${VALUES:-}" ] \
-        || die "which images? Set REGISTRY to where make publish has pushed them, or VALUES to files of the chart's values"
-    [ -n "${REGISTRY:-}" ] || [ $# -eq 0 ] || die "unknown arguments $*: without REGISTRY there is only --clean-up"
-    OPTIONS=()
-    if [ -n "${REGISTRY:-}" ]; then
-        "$REPO_DIR/hack/manifests.sh" --values "$REGISTRY" "$@" >"$WORK/registry.yaml" || exit "$EXPLAINED"
-        OPTIONS+=(--values "$WORK/registry.yaml")
-    fi
-    for file in ${VALUES:-}; do
-        [ -r "$file" ] || die "VALUES names $file, which is no readable file"
-        OPTIONS+=(--values "$file")
-    done
-    # The image of Kubewarden's own PolicyServer, and names that nothing else has.
-    if [[ ${repository##*/} = *:* ]]; then tag="${repository##*:}" repository="${repository%:*}"; fi
-    OPTIONS+=(--set-string "nameOverride=$NAME,fullnameOverride=$NAME,namespaceOverride=,policyServer.name="
-        --set-string "policyServer.namespace=$KUBEWARDEN,policyServer.image.repository=$repository,policyServer.image.tag=$tag")
-    [[ $SERVER_IMAGE != *@* ]] || OPTIONS+=(--set-string "policyServer.image.digest=${SERVER_IMAGE#*@}")
-    h template "$NAME" "$REPO_DIR/charts/persistent-pod-state" --namespace "$NAME" "${OPTIONS[@]}" >/dev/null 2>"$WORK/error" \
-        || die "helm cannot render the chart with these values: $(last_error)"
-}
-
-# manifest: prints the quick start's StatefulSet and PersistentPodState.
-manifest() {
-    sed -n "/^kubectl apply -f - <<'END'$/,/^END$/{//!p}" "$REPO_DIR/docs/quick-start.md" >"$WORK/quick-start.yaml"
-    grep -qx 'kind: StatefulSet' "$WORK/quick-start.yaml" || die "docs/quick-start.md has no StatefulSet where this script looks for it: correct the script"
-    sed "${IMAGE:+s|image: .*|image: $IMAGE|}" "$WORK/quick-start.yaml"
-}
+# --- Steps, each with its title ----------------------------------------------------------------------------------------
 
 # announce TEXT: says what comes, and asks if somebody is there.
 announce() {
@@ -166,8 +62,6 @@ announce() {
     read -rp "Go on? [y/N] " answer
     [[ $answer = [yY]* ]] || die "nothing was changed"
 }
-
-# --- Steps -------------------------------------------------------------------------------------------------------------
 
 # attempt TITLE COMMAND...: runs a step, and says how it ended. If it has failed, shows why, and ends the script.
 attempt() {
@@ -199,155 +93,7 @@ evidence() {
     k get events -n "$WORKLOADS" --field-selector type=Warning -o jsonpath='{range .items[*]}{.involvedObject.name}: {.message}{"\n"}{end}' | sort -u | tail -n 5
 }
 
-# make_namespace NAME [LABEL]: fails if there is one of this name.
-make_namespace() {
-    k create -f - <<END
-apiVersion: v1
-kind: Namespace
-metadata: {name: $1, labels: {$MARK: "true"${2:+, $2}}}
-END
-}
-
-install() {
-    h install "$NAME" "$REPO_DIR/charts/persistent-pod-state" --namespace "$NAME" --timeout "${PATIENCE}s" "${OPTIONS[@]}" >"$WORK/notes"
-    k rollout status -n "$NAME" "deployment/$NAME-sidecar" --timeout "${PATIENCE}s"
-    k wait --for condition=PolicyActive clusteradmissionpolicies -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s"
-}
-
-check_installation() {
-    h test "$NAME" --namespace "$NAME" --timeout "${PATIENCE}s" || { k logs -n "$NAME" "$NAME-check-after"; return 1; }
-}
-
-run_workload() {
-    k apply -n "$WORKLOADS" -f "$WORK/workload.yaml"
-    k rollout status -n "$WORKLOADS" statefulset/db --timeout "${PATIENCE}s"
-    until_true is_recorded db 3
-    places >"$WORK/places"
-}
-
-# is_recorded PPS COUNT: whether so many states are recorded.
-is_recorded() { [ "$(k get pps "$1" -n "$WORKLOADS" -o jsonpath='{.status.recorded}')" = "$2" ]; }
-
-# pods JSONPATH: prints a line for each Pod of db.
-pods() { k get pods -n "$WORKLOADS" -l app=db -o jsonpath="{range .items[*]}$1{\"\\n\"}{end}" | sort; }
-places() { pods '{.metadata.name} {.spec.nodeName}'; }
-
-create_again() {
-    local round
-    for ((round = 1; round <= ROUNDS; round++)); do
-        pods '{.metadata.uid}' >"$WORK/former"
-        k delete pods -n "$WORKLOADS" -l app=db --timeout "${PATIENCE}s"
-        until_true are_back
-        are_at_home
-        # Chance may bring a Pod back, too: each must have been given its recorded state.
-        [ "$(pods "{.metadata.annotations.$INJECTED}" | grep -c .)" -eq 3 ] || { echo "a Pod was not given its recorded state"; return 1; }
-    done
-}
-# are_back: whether three Pods are Ready that are not the former ones.
-are_back() {
-    [ "$(pods '{.metadata.uid} {.status.conditions[?(@.type=="Ready")].status}' | grep -vFf "$WORK/former" | grep -c ' True$')" -eq 3 ]
-}
-are_at_home() { places | diff "$WORK/places" - || { echo "Pods are on other nodes (<: recorded, >: now)"; return 1; }; }
-
-# A dry run on the server asks the policies, and stores nothing.
-refuse_what_is_wrong() {
-    cat >"$WORK/wrong.yaml" <<END
-apiVersion: apps.kruise.io/v1alpha1
-kind: PersistentPodState
-metadata: {name: wrong, namespace: $WORKLOADS}
-spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: wrong}
-  persistentPodAnnotations: [{key: no annotation key}]
-END
-    until_true is_refused || { cat "$WORK/answer"; return 1; }
-}
-is_refused() {
-    k create --dry-run=server -f "$WORK/wrong.yaml" >"$WORK/answer" 2>&1 || grep -q 'PersistentPodState wrong is refused' "$WORK/answer"
-}
-
-# A StatefulSet of one Pod that prefers NODE: it starts there, and while NODE is closed it would start elsewhere.
-run_on_node() {
-    local preference="[{weight: 100, preference: {matchFields: [{key: metadata.name, operator: In, values: [$NODE]}]}}]"
-    sed "s/\bdb\b/drained/g; s/replicas: 3/replicas: 1/
-        s/^\( *\)containers:/\1affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: $preference}}\n&/" \
-        "$WORK/workload.yaml" >"$WORK/drained.yaml"
-    k apply -n "$WORKLOADS" -f "$WORK/drained.yaml"
-    k rollout status -n "$WORKLOADS" statefulset/drained --timeout "${PATIENCE}s"
-    until_true is_recorded drained 1
-    [ "$(drained '{.spec.nodeName}')" = "$NODE" ] \
-        || { echo "drained-0 runs on $(drained '{.spec.nodeName}'): $NODE has a taint, or no room for it. Use another NODE"; return 1; }
-    drained '{.metadata.uid}' >"$WORK/former"
-}
-drained() { k get pod drained-0 -n "$WORKLOADS" --ignore-not-found -o jsonpath="$1"; }
-is_created_again() { drained '{.metadata.uid}' | grep -vxFf "$WORK/former"; }
-is_ready_on_node() { [ "$(drained '{.spec.nodeName} {.status.conditions[?(@.type=="Ready")].status}')" = "$NODE True" ]; }
-
-drain() {
-    k annotate namespace "$NAME" "$CLOSED=$NODE"
-    k drain "$NODE" --ignore-daemonsets --delete-emptydir-data --timeout "${PATIENCE}s" \
-        || { echo "a disruption budget or a Pod without a controller may be in the way: use another NODE"; return 1; }
-    until_true is_created_again
-    # Time for the scheduler to place it elsewhere.
-    sleep 5
-    [ -z "$(drained '{.spec.nodeName}')" ] || { echo "drained-0 has started on $(drained '{.spec.nodeName}')"; return 1; }
-}
-
-return_to_node() {
-    open_node
-    until_true is_ready_on_node
-    k rollout status -n "$WORKLOADS" statefulset/db --timeout "${PATIENCE}s"
-    are_at_home
-}
-
 # --- The end, also of a run that failed or was killed ------------------------------------------------------------------
-
-open_node() {
-    local node
-    node="$(k get namespace "$NAME" --ignore-not-found -o jsonpath="{.metadata.annotations.$CLOSED}")" || return
-    [ -z "$node" ] || { k uncordon "$node" && k annotate namespace "$NAME" "$CLOSED-"; }
-}
-
-# As deploy/README.md says: the policies first, so that they refuse no Pod meanwhile.
-remove_policies() {
-    k delete clusteradmissionpolicies -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s" && until_true have_no_webhooks
-}
-have_no_webhooks() {
-    k get mutatingwebhookconfigurations,validatingwebhookconfigurations -o name >"$WORK/webhooks" \
-        && ! grep -E "/clusterwide-$NAME(-validation)?$" "$WORK/webhooks"
-}
-
-remove_release() {
-    h uninstall "$NAME" --namespace "$NAME" --ignore-not-found --wait --timeout "${PATIENCE}s" \
-        && k delete clusterroles,clusterrolebindings "$NAME-check-before" "$NAME-check-after" --ignore-not-found
-}
-# What the release has outside of the script's namespaces, which are deleted as a whole.
-CLUSTER_WIDE=clusteradmissionpolicies,policyservers,flowschemas,clusterroles,clusterrolebindings
-is_nothing_left() {
-    k get "$CLUSTER_WIDE" -l "app.kubernetes.io/instance=$NAME" -o name >"$WORK/left" \
-        && k get serviceaccounts -n "$KUBEWARDEN" -l "app.kubernetes.io/instance=$NAME" -o name >>"$WORK/left" \
-        && ! grep . "$WORK/left"
-}
-# Helm of a run that was killed may go on, and create objects of a release that is uninstalled already.
-remove_what_came_late() {
-    k delete "$CLUSTER_WIDE" -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s" \
-        && k delete serviceaccounts -n "$KUBEWARDEN" -l "app.kubernetes.io/instance=$NAME" --timeout "${PATIENCE}s" \
-        && until_true is_nothing_left
-}
-
-uninstall() {
-    remove_policies
-    remove_release
-    until_true is_nothing_left
-    is_recorded db 3 || { echo "recorded states are gone"; return 1; }
-}
-
-remove_namespaces() {
-    local ours
-    ours="$(k get namespaces -l "$MARK" -o name)" || return
-    ours="$(grep -xE "namespace/($NAME|$WORKLOADS)" <<<"$ours")" || return 0
-    # shellcheck disable=SC2086 # Words.
-    k delete $ours --timeout "${PATIENCE}s"
-}
 
 # clean_up: removes everything that this or a former run has made. What cannot be removed does not stop it.
 clean_up() {
