@@ -4,6 +4,7 @@
 
 mod long_run;
 mod lost_zone;
+mod operated;
 mod outages;
 mod replacement;
 
@@ -62,6 +63,9 @@ async fn pods_return_whatever_happens_to_nodes() {
     deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
     install::assert_used_as_granted(&cluster);
     lost_zone::pods_fall_back_one_after_the_other(stage).await;
+    run_in_turn(scenarios![stage; operated::only_an_operator_that_deletes_its_pods_loops])
+        .await
+        .unwrap();
 }
 
 /// What can happen again and again.

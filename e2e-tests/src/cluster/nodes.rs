@@ -109,6 +109,13 @@ impl Nodes {
             .await
     }
 
+    /// Adds a resource that only containers with a request for it use.
+    pub async fn add_resource(&self, name: &str, resource: &str, count: u32) -> Result<Node> {
+        let resources = json!({resource: count.to_string()});
+        let status = json!({"capacity": resources, "allocatable": resources});
+        self.patch_status(name, status).await
+    }
+
     /// Deletes the Node. Its Pods stay until they are deleted.
     pub async fn delete(&self, name: &str) -> Result<()> {
         self.api.delete(name, &DeleteParams::default()).await?;

@@ -16,14 +16,14 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::operator::{Names, OperatedKind, Operator};
+use super::operator::{COMPARES_AFFINITY, Names, OperatedKind, Operator};
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, ZONE, homes, places, recording,
     wait_for_permission,
 };
 
 /// The API group of the custom kinds, except OpenKruise's.
-const GROUP: &str = "e2e.pps.kubewarden.io";
+pub(crate) const GROUP: &str = "e2e.pps.kubewarden.io";
 /// Where the whitelist is.
 const CONFIG_NAMESPACE: &str = "kruise-system";
 const CONFIG_MAP: &str = "kruise-configuration";
@@ -104,17 +104,18 @@ fn definition_of(kind: &OperatedKind) -> String {
     format!("{}.{}", kind.resource.plural, kind.resource.group)
 }
 
-/// Permits the sidecar to list and watch a kind, as deploy/README.md describes.
-pub(crate) async fn grant(cluster: &Cluster, plural: &str) {
+/// Permits the sidecar to list and watch a kind, as deploy/README.md describes. Waits until this
+/// user, which runs the sidecar, may.
+pub(crate) async fn grant(cluster: &Cluster, user: &str, plural: &str) {
     let label = "persistent-pod-state/aggregate-to-sidecar";
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": format!("e2e-{plural}"), "labels": {label: "true"}},
         "rules": [{"apiGroups": [GROUP], "resources": [plural], "verbs": ["list", "watch"]}]});
     cluster.apply_objects(&[role]).await.unwrap();
-    wait_for_permission(cluster, SIDECAR, GROUP, plural, "watch", true).await;
+    wait_for_permission(cluster, user, GROUP, plural, "watch", true).await;
 }
 
-fn whitelist(kinds: &[&OperatedKind]) -> String {
+pub(crate) fn whitelist(kinds: &[&OperatedKind]) -> String {
     let kinds: Vec<Value> = kinds
         .iter()
         .map(|kind| json!({"Group": kind.resource.group, "kind": kind.resource.kind}))
@@ -123,7 +124,7 @@ fn whitelist(kinds: &[&OperatedKind]) -> String {
 }
 
 /// Writes the whitelist.
-async fn write_whitelist(cluster: &Cluster, list: &str) {
+pub(crate) async fn write_whitelist(cluster: &Cluster, list: &str) {
     cluster.namespace(CONFIG_NAMESPACE).await.unwrap();
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": CONFIG_NAMESPACE, "name": CONFIG_MAP},
@@ -203,7 +204,18 @@ async fn ready(pool: &Pool<'_>, workload: &str, names: &[&str]) -> BTreeMap<Stri
         .unwrap()
 }
 
-async fn wait_for_reason(pool: &Pool<'_>, object: &str, reason: &str) -> DynamicObject {
+/// From now on, the operator of this workload deletes each Pod to which the policy adds a node
+/// affinity.
+pub(crate) async fn compare_affinity(pool: &Pool<'_>, kind: &OperatedKind, name: &str) {
+    let client = pool.cluster.client();
+    let all: Api<DynamicObject> = Api::namespaced_with(client, pool.namespace, &kind.resource);
+    let patch = json!({"metadata": {"annotations": {COMPARES_AFFINITY: "true"}}});
+    all.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn wait_for_reason(pool: &Pool<'_>, object: &str, reason: &str) -> DynamicObject {
     let what = format!("{object} to have the reason {reason}");
     pool.wait_for_object(object, &what, TIMEOUT, |pps| {
         recording(pps)["reason"] == reason
@@ -337,8 +349,8 @@ pub(crate) async fn supports_openkruise_stateful_sets_without_a_whitelist(cluste
 
 pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     let pool = Pool::new(cluster, "databases", 5, 2).await;
-    grant(cluster, "databases").await;
-    grant(cluster, "caches").await;
+    grant(cluster, SIDECAR, "databases").await;
+    grant(cluster, SIDECAR, "caches").await;
     write_whitelist(cluster, &whitelist(&[&database(), &cache()])).await;
     // An object may exist before its workload kind.
     let target =
@@ -416,7 +428,7 @@ pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
 
 pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &Cluster) {
     let pool = Pool::new(cluster, "undefined", 3, 1).await;
-    grant(cluster, "databases").await;
+    grant(cluster, SIDECAR, "databases").await;
     define(cluster, &database()).await;
     write_whitelist(cluster, &whitelist(&[&database()])).await;
     let size = json!({"shape": {"size": 1}});
@@ -458,8 +470,8 @@ fn pods_named(names: &[&str]) -> Value {
 
 pub(crate) async fn wants_the_names_that_a_workload_lists(cluster: &Cluster) {
     let pool = Pool::new(cluster, "listed", 5, 2).await;
-    grant(cluster, "podsets").await;
-    grant(cluster, "instances").await;
+    grant(cluster, SIDECAR, "podsets").await;
+    grant(cluster, SIDECAR, "instances").await;
     let list = json!({"workloads": [
         {"group": GROUP, "kind": "PodSet", "namesPath": "spec.pods[*].metadata.name"},
         {"group": GROUP, "kind": "Instances", "namesPath": "status.instanceNames"},
@@ -542,16 +554,15 @@ async fn set_instances(pool: &Pool<'_>, name: &str, names: &Value) {
 
 pub(crate) async fn reports_an_operator_that_compares_the_affinity(cluster: &Cluster) {
     let pool = Pool::new(cluster, "looping", 3, 2).await;
-    grant(cluster, "podsets").await;
+    grant(cluster, SIDECAR, "podsets").await;
     let list = json!({"workloads": [
         {"group": GROUP, "kind": "PodSet", "namesPath": "spec.pods[*].metadata.name"},
     ]});
     write_whitelist(cluster, &list.to_string()).await;
     define(cluster, &pod_set()).await;
     wait_until_watched(cluster, &pod_set(), true).await;
-    let mut tablets = pods_named(&["vt-0"]);
-    tablets["comparesAffinity"] = json!(true);
-    apply(&pool, &pod_set(), "vt", false, &tablets).await;
+    apply(&pool, &pod_set(), "vt", false, &pods_named(&["vt-0"])).await;
+    compare_affinity(&pool, &pod_set(), "vt").await;
     let target =
         json!({"apiVersion": pod_set().resource.api_version, "kind": "PodSet", "name": "vt"});
     let spec = json!({"targetRef": target,

@@ -12,6 +12,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
 };
+use pps_e2e::cluster::PodInfo;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -19,6 +20,9 @@ use tokio::task::JoinHandle;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The names of Pods without ordinals.
 const WORDS: [&str; 6] = ["red", "green", "blue", "black", "white", "grey"];
+/// On a workload: its operator compares the node affinity of its Pods. An annotation, since a
+/// change of the spec would be a rollout.
+pub(crate) const COMPARES_AFFINITY: &str = "e2e.pps.kubewarden.io/compares-affinity";
 
 /// A workload kind.
 #[derive(Clone, Debug)]
@@ -160,7 +164,8 @@ async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
                 .owner_references()
                 .iter()
                 .any(|owner| Some(&owner.uid) == workload.uid().as_ref());
-            let is_unwanted = !wanted.contains(name) || is_drifted(&workload, pod);
+            let is_unwanted =
+                !wanted.contains(name) || has_failed(pod) || is_drifted(&workload, pod);
             if is_own && is_unwanted && pod.metadata.deletion_timestamp.is_none() {
                 pods.delete(name, &DeleteParams::default()).await?;
             }
@@ -173,12 +178,23 @@ async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
     Ok(())
 }
 
-/// Whether the operator compares the node affinity of its Pods with what it asked for, as Vitess
+/// Whether the kubelet has refused or evicted the Pod: only another one can run.
+fn has_failed(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    phase == Some("Failed")
+}
+
+/// Whether the operator compares the node affinity of a Ready Pod with what it asked for, as Vitess
 /// does, and finds another one.
 fn is_drifted(workload: &DynamicObject, pod: &Pod) -> bool {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
     let has_node_affinity = affinity.is_some_and(|affinity| affinity.node_affinity.is_some());
-    workload.data["spec"]["comparesAffinity"] == true && has_node_affinity
+    workload.annotations().contains_key(COMPARES_AFFINITY)
+        && PodInfo::from(pod).ready
+        && has_node_affinity
 }
 
 /// A Pod from the workload's template.
