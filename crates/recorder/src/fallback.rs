@@ -10,6 +10,7 @@
 //! [more of them](Judgement::Read).
 
 mod slim;
+mod successors;
 #[cfg(test)]
 mod tests;
 
@@ -21,13 +22,14 @@ use pps_admission::{apply, plan};
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::succession::{has_newest_revision, has_other_template, is_held_back};
 use pps_core::{AnnotationRules, PodState, Spec};
-use pps_scheduler::fields::text;
+use pps_scheduler::fields::{list, text};
 use pps_scheduler::{
     Caveat, ExclusionKind, NodeView, Placement, RequiredBy, Selection, Verdict, Volumes, select,
 };
 use serde_json::Value;
 
 pub use self::slim::{slim_node, slim_pod};
+pub use self::successors::{Successor, Successors};
 use crate::place::{GivenUp, OpenNode};
 
 /// Of how many nodes the Pods are read at most.
@@ -82,6 +84,8 @@ pub struct Case {
     pods: BTreeMap<String, Vec<Value>>,
     /// The nodes all of whose Pods are known.
     read: BTreeSet<String>,
+    /// The Pods that will need a place soon.
+    successors: Vec<Successor>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -92,10 +96,18 @@ pub enum Judgement {
     GiveUp {
         given_up: GivenUp,
         kept: PodState,
+        successor: Successor,
     },
     /// The Pod is evicted, so that its controller creates it as it is recorded now.
     CreateAgain,
     Refused(Refusal),
+}
+
+/// Where a Pod may run.
+enum Search {
+    Found(String),
+    /// Something has to be read first.
+    Read(Judgement),
 }
 
 /// Why a Pod keeps its place.
@@ -131,6 +143,7 @@ impl Case {
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             read: BTreeSet::new(),
+            successors: Vec::new(),
         }
     }
 
@@ -138,6 +151,17 @@ impl Case {
     pub fn add_node(&mut self, node: &Value) {
         let name = text(&node["metadata"]["name"]).to_owned();
         self.nodes.insert(name, slim_node(node));
+    }
+
+    /// These are all nodes now. What is known of the Pods on them stays.
+    pub fn set_nodes(&mut self, nodes: impl IntoIterator<Item = Value>) {
+        let by_name = |node: Value| (text(&node["metadata"]["name"]).to_owned(), node);
+        self.nodes = nodes.into_iter().map(by_name).collect();
+    }
+
+    /// These Pods take room on the nodes that were found for them.
+    pub fn set_successors(&mut self, successors: Vec<Successor>) {
+        self.successors = successors;
     }
 
     /// Adds a Pod that says on which node it is. Others may be on that node.
@@ -156,56 +180,56 @@ impl Case {
         self.read.insert(node.to_owned());
     }
 
-    /// The names of the claims whose volumes have to be known.
+    /// The names of the claims whose volumes have to be known: of the Pod, and of the next one.
     pub fn claims(&self) -> BTreeSet<String> {
-        pps_scheduler::fields::list(&self.pod["spec"]["volumes"])
+        let successor = self.successor();
+        [Some(&self.pod), successor.as_ref()]
+            .into_iter()
+            .flatten()
+            .flat_map(|pod| list(&pod["spec"]["volumes"]))
             .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str())
             .map(str::to_owned)
             .collect()
     }
 
     pub fn judge(&self) -> Judgement {
+        self.try_to_judge().unwrap_or_else(Judgement::Refused)
+    }
+
+    fn try_to_judge(&self) -> Result<Judgement, Refusal> {
         if !self.has_known_template() {
-            return Judgement::Refused(Refusal::TemplateUnknown);
+            return Err(Refusal::TemplateUnknown);
         }
-        if asks_about_other_namespaces(&self.pod) {
-            // Of their Pods only those on nodes in question are read.
-            return Judgement::Refused(Refusal::NotJudged(Caveat::PodAffinityFields));
-        }
-        let Some(next) = self.successor() else {
-            return Judgement::Refused(Refusal::Unchanged);
-        };
-        let as_it_is = self.select(&self.pod);
-        if let Some(caveat) = as_it_is.caveats.iter().find(|caveat| is_unknown(caveat)) {
-            return Judgement::Refused(Refusal::NotJudged(caveat.clone()));
-        }
-        if let Some(judgement) = self.judge_home(&as_it_is) {
-            return judgement;
+        let next = self.successor().ok_or(Refusal::Unchanged)?;
+        if let Some(read) = self.judge_home(&self.pod)? {
+            return Ok(read);
         }
         // A changed template may be all that the Pod needs to go home.
         let same = self.with_state(&next, &self.state);
         match self.question {
-            Question::GiveUp => match self.judge_home(&self.select(&same)) {
-                Some(judgement) => judgement,
+            Question::GiveUp => match self.judge_home(&same)? {
+                Some(read) => Ok(read),
                 None => self.judge_elsewhere(&next),
             },
-            Question::CreateAgain if requires_the_same(&same, &self.pod) => {
-                Judgement::Refused(Refusal::Unchanged)
-            }
-            Question::CreateAgain => self.judge_again(&same),
+            Question::CreateAgain if requires_the_same(&same, &self.pod) => Err(Refusal::Unchanged),
+            Question::CreateAgain => Ok(match self.find_node(&same)? {
+                Search::Found(_) => Judgement::CreateAgain,
+                Search::Read(read) => read,
+            }),
         }
     }
 
-    /// Decides if a node could take the Pod with its requirement, or if that is not known yet.
-    fn judge_home(&self, selection: &Selection) -> Option<Judgement> {
-        let open = open(selection);
+    /// Refuses if a node could take a Pod with the requirement. Says what has to be read to know.
+    fn judge_home(&self, pod: &Value) -> Result<Option<Judgement>, Refusal> {
+        let selection = self.select_known(pod)?;
+        let open = open(&selection);
         let mut known = open.iter().filter(|node| self.read.contains(**node));
         if let Some(node) = known.next() {
             let node = (*node).to_owned();
-            return Some(Judgement::Refused(Refusal::HomeTakesIt { node }));
+            return Err(Refusal::HomeTakesIt { node });
         }
         if !open.is_empty() {
-            return Some(self.read(open));
+            return self.read(open).map(Some);
         }
         // The scheduler makes room for it, by evicting Pods of lower priority; unless Pods of other
         // namespaces have a higher one.
@@ -215,28 +239,28 @@ impl Case {
             .take(READ_AT_ONCE)
             .collect();
         if !unread.is_empty() {
-            return Some(self.read(unread));
+            return self.read(unread).map(Some);
         }
-        let node = selection.may_land_on.first()?.clone();
-        Some(Judgement::Refused(Refusal::HomeTakesIt { node }))
+        match selection.may_land_on.into_iter().next() {
+            Some(node) => Err(Refusal::HomeTakesIt { node }),
+            None => Ok(None),
+        }
     }
 
     /// Decides what is given up, if a node could take the Pod without a part of its place: as
     /// little as possible, so the nodes that need least of it come first.
-    fn judge_elsewhere(&self, next: &Value) -> Judgement {
-        let free = self.select(next);
+    fn judge_elsewhere(&self, next: &Value) -> Result<Judgement, Refusal> {
+        let free = self.select_known(next)?;
         let open = open(&free);
         let gives_up = |node: &str| {
             let node = self.labelled(node)?;
             GivenUp::fewest(&self.spec, &self.state, [&node])
         };
-        let Some(fewest) = open
+        let fewest = open
             .iter()
             .filter_map(|node| Some(gives_up(node)?.labels.len()))
             .min()
-        else {
-            return Judgement::Refused(pinned(&free).unwrap_or(Refusal::NoNodeCouldTake));
-        };
+            .ok_or_else(|| pinned(&free).unwrap_or(Refusal::NoNodeCouldTake))?;
         let first: Vec<&str> = open
             .into_iter()
             .filter(|node| gives_up(node).is_some_and(|up| up.labels.len() == fewest))
@@ -248,33 +272,50 @@ impl Case {
         };
         let kept = given_up.kept(&self.state);
         let freed = self.with_state(next, &kept);
-        match self.judge_again(&freed) {
-            Judgement::CreateAgain => Judgement::GiveUp { given_up, kept },
-            other => other,
-        }
+        Ok(match self.find_node(&freed)? {
+            Search::Found(node) => Judgement::GiveUp {
+                given_up,
+                kept,
+                successor: Successor::new(&freed, node),
+            },
+            Search::Read(read) => read,
+        })
     }
 
-    /// Whether a node could take this Pod.
-    fn judge_again(&self, pod: &Value) -> Judgement {
-        let selection = self.select(pod);
+    /// A node that could take this Pod, or what has to be read to know.
+    fn find_node(&self, pod: &Value) -> Result<Search, Refusal> {
+        let selection = self.select_known(pod)?;
         let open = open(&selection);
-        if open.iter().any(|node| self.read.contains(*node)) {
-            return Judgement::CreateAgain;
+        if let Some(node) = open.iter().find(|node| self.read.contains(**node)) {
+            return Ok(Search::Found((*node).to_owned()));
         }
         if open.is_empty() {
-            let refusal = pinned(&selection).unwrap_or(Refusal::NoNodeCouldTake);
-            return Judgement::Refused(refusal);
+            return Err(pinned(&selection).unwrap_or(Refusal::NoNodeCouldTake));
         }
         self.read(open.into_iter().take(READ_AT_ONCE))
+            .map(Search::Read)
     }
 
-    fn read<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> Judgement {
+    fn read<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> Result<Judgement, Refusal> {
         let unread = nodes.into_iter().filter(|node| !self.read.contains(*node));
         let nodes: Vec<String> = unread.map(str::to_owned).collect();
         if self.read.len() + nodes.len() > MAX_READ_NODES {
-            return Judgement::Refused(Refusal::TooManyNodes);
+            return Err(Refusal::TooManyNodes);
         }
-        Judgement::Read(nodes)
+        Ok(Judgement::Read(nodes))
+    }
+
+    /// What the scheduler makes of a Pod, if that is judged.
+    fn select_known(&self, pod: &Value) -> Result<Selection, Refusal> {
+        if asks_about_other_namespaces(pod) {
+            // Of their Pods only those on nodes in question are read.
+            return Err(Refusal::NotJudged(Caveat::PodAffinityFields));
+        }
+        let selection = self.select(pod);
+        match selection.caveats.iter().find(|caveat| is_unknown(caveat)) {
+            Some(caveat) => Err(Refusal::NotJudged(caveat.clone())),
+            None => Ok(selection),
+        }
     }
 
     fn select(&self, pod: &Value) -> Selection {
@@ -283,7 +324,7 @@ impl Case {
             .iter()
             .map(|(name, node)| NodeView {
                 node,
-                pods: self.pods.get(name).into_iter().flatten().collect(),
+                pods: self.pods_on(name),
             })
             .collect();
         let selector = self
@@ -297,6 +338,16 @@ impl Case {
             volumes: Some(&self.volumes),
         };
         select(&placement, &nodes)
+    }
+
+    /// The Pods on a node, and those for which it was found.
+    fn pods_on(&self, node: &str) -> Vec<&Value> {
+        let known = self.pods.get(node).map(Vec::as_slice).unwrap_or_default();
+        let coming = self.successors.iter().filter(|coming| {
+            let runs = known.iter().any(|pod| coming.is_for(pod));
+            coming.node() == node && !runs && !coming.is_for(&self.pod)
+        });
+        known.iter().chain(coming.map(Successor::pod)).collect()
     }
 
     /// Whether the template is known from which the Pod was made, or will be made again. A Pod that
@@ -382,8 +433,8 @@ fn asks_about_other_namespaces(pod: &Value) -> bool {
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
         let terms =
             &pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"];
-        pps_scheduler::fields::list(terms).any(|term| {
-            let mut namespaces = pps_scheduler::fields::list(&term["namespaces"]);
+        list(terms).any(|term| {
+            let mut namespaces = list(&term["namespaces"]);
             !term["namespaceSelector"].is_null() || namespaces.any(|namespace| namespace != own)
         })
     })
@@ -426,7 +477,8 @@ fn requires_the_same(one: &Value, other: &Value) -> bool {
 }
 
 /// The Pod that a controller makes from a template in place of this Pod: with the same name,
-/// priority and claims.
+/// priority and claims. What selects nodes beside the template may come from an admission webhook,
+/// which will select them again.
 fn made_from(template: &Value, pod: &Value) -> Value {
     let mut made = template.clone();
     for field in ["name", "namespace"] {
@@ -435,11 +487,16 @@ fn made_from(template: &Value, pod: &Value) -> Value {
     if made["spec"]["priority"].is_null() {
         made["spec"]["priority"] = pod["spec"]["priority"].clone();
     }
-    let volumes = |spec: &Value| -> Vec<Value> {
-        pps_scheduler::fields::list(&spec["volumes"])
-            .cloned()
-            .collect()
-    };
+    let own_selector = template["spec"]["nodeSelector"].as_object();
+    let mut selector = pod["spec"]["nodeSelector"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    selector.extend(own_selector.cloned().unwrap_or_default());
+    if !selector.is_empty() {
+        made["spec"]["nodeSelector"] = selector.into();
+    }
+    let volumes = |spec: &Value| -> Vec<Value> { list(&spec["volumes"]).cloned().collect() };
     let mut all = volumes(&template["spec"]);
     let claimed = volumes(&pod["spec"]).into_iter().filter(|volume| {
         let is_known = all.iter().any(|known| known["name"] == volume["name"]);

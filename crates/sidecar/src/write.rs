@@ -9,13 +9,14 @@ mod reads;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
 use kube::{Client, Resource};
 use pps_api::{Accept, AnswerLimit, Guard, Write, path};
 use pps_core::status::{compact_patch, guarded_patch};
+use pps_recorder::fallback::Successors;
 use pps_recorder::generate;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -144,6 +145,8 @@ pub(crate) struct Writer {
     client: Client,
     /// Bounds the reads before writes, of all writes together.
     reads: Arc<Semaphore>,
+    /// The Pods that fall back now, of all writers of this term.
+    successors: Arc<Mutex<Successors>>,
     /// The label selector of the namespaces in scope; empty if all are.
     pub(crate) namespace_selector: Arc<str>,
     /// Checked immediately before each write and at each step of it.
@@ -156,6 +159,7 @@ impl Writer {
         Self {
             client,
             reads,
+            successors: Arc::default(),
             namespace_selector: Arc::default(),
             permit,
         }

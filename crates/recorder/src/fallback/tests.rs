@@ -92,7 +92,7 @@ fn judged(case: &mut Case, pods: &[Value]) -> (Judgement, usize) {
 /// What is given up, and what stays recorded.
 fn given_up(case: &mut Case, pods: &[Value]) -> (Vec<String>, Value) {
     match judged(case, pods).0 {
-        Judgement::GiveUp { given_up, kept } => {
+        Judgement::GiveUp { given_up, kept, .. } => {
             let labels = given_up.labels.iter();
             let labels = labels.map(|label| format!("{}={}", label.key, label.value));
             (labels.collect(), json!(kept))
@@ -244,6 +244,61 @@ fn the_next_pod_is_judged_as_its_controller_would_make_it() {
     case.workload.as_mut().unwrap()["status"]["updateRevision"] = "w-2".into();
     let home = Refusal::HomeTakesIt { node: "a1".into() };
     assert_eq!(refused(&mut case, &[]), home);
+}
+
+/// The Pod was made from a template that had none of this.
+#[test]
+fn the_limits_of_a_changed_template_count() {
+    let nodes = [cordoned("a1", "a"), node("b1", "b")];
+    let changed = |change: &Value| {
+        let mut case = waiting(&[ZONE], &template(), &nodes);
+        let workload = case.workload.as_mut().unwrap();
+        add_fields(&mut workload["spec"]["template"]["spec"], change);
+        workload["status"]["updateRevision"] = "w-2".into();
+        case
+    };
+    let mut case = changed(&json!({"schedulerName": "other"}));
+    let other = Refusal::NotJudged(Caveat::OtherScheduler);
+    assert_eq!(refused(&mut case, &[]), other);
+    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "shared"}}]);
+    let mut case = changed(&json!({"volumes": volumes}));
+    assert_eq!(case.claims(), ["shared".to_owned()].into());
+    let unread = Refusal::NotJudged(Caveat::Claim("shared".into()));
+    assert_eq!(refused(&mut case, &[]), unread);
+    let near = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {}}]}});
+    let mut case = changed(&json!({"affinity": near}));
+    let near = Refusal::NotJudged(Caveat::PodAffinityFields);
+    assert_eq!(refused(&mut case, &[]), near);
+    // An admission webhook has added this to the Pod, and will add it to the next one.
+    let mut case = changed(&json!({"priority": 0}));
+    case.pod["spec"]["nodeSelector"] = json!({"pool": "own"});
+    assert_eq!(refused(&mut case, &[]), Refusal::NoNodeCouldTake);
+}
+
+#[test]
+fn room_that_was_found_for_one_pod_is_not_free_for_the_next() {
+    let nodes = [cordoned("a1", "a"), node("b1", "b")];
+    let case = || waiting(&[ZONE], &template(), &nodes);
+    let coming = |cpu: &str| Successor::new(&running("other-0", "b1", cpu), "b1".into());
+    let mut second = case();
+    second.set_successors(vec![coming("3")]);
+    assert_eq!(refused(&mut second, &[]), Refusal::NoNodeCouldTake);
+    // It runs there, and needs its room once.
+    let mut third = case();
+    third.set_successors(vec![coming("2")]);
+    given_up(&mut third, &[running("other-0", "b1", "2")]);
+    // It has not come for a minute, or will not be created.
+    let successor = coming("2");
+    let mut successors = Successors::default();
+    let now = std::time::Instant::now();
+    successors.add(successor.clone(), now);
+    assert_eq!(successors.current(now), [successor.clone()]);
+    let later = now + std::time::Duration::from_mins(1);
+    assert_eq!(successors.current(later), []);
+    successors.add(successor.clone(), later);
+    successors.remove(&successor);
+    assert_eq!(successors.current(later), []);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! Of one workload a Pod falls back at a time: the next one only when all that fell back are Ready,
 //! or when one more period is over, since there are workloads whose Pods become Ready only together.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const BACKOFF: Backoff = Backoff {
     first: Duration::from_secs(30),
     longest: Duration::from_mins(5),
 };
+/// For how many turns it is remembered when a namespace had one.
+const REMEMBERED_TURNS: u64 = 10_000;
 /// How many Pods are judged at once, of all workloads together: each judgement has many nodes and
 /// Pods in memory.
 const JUDGED_AT_ONCE: usize = 2;
@@ -41,6 +44,28 @@ pub struct Fallbacks {
     workloads: BTreeMap<NamespacedName, FellBack>,
     /// When time was last counted; none if nothing was seen then.
     counted_at: Option<Instant>,
+    turns: Turns,
+}
+
+/// When Pods of each namespace were judged last.
+#[derive(Debug, Default)]
+struct Turns {
+    count: u64,
+    last: HashMap<Arc<str>, u64>,
+}
+
+impl Turns {
+    fn take(&mut self, namespace: &Arc<str>) {
+        self.count += 1;
+        self.last.insert(namespace.clone(), self.count);
+        let oldest = self.count.saturating_sub(REMEMBERED_TURNS);
+        self.last.retain(|_, turn| *turn > oldest);
+    }
+
+    /// The number of the last turn of a namespace.
+    fn last(&self, namespace: &str) -> u64 {
+        self.last.get(namespace).copied().unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -110,8 +135,8 @@ impl Fallbacks {
         });
     }
 
-    /// Takes a Pod whose place is to be judged now: of each workload the one that has waited
-    /// longest. `is_ready` says whether the Pod of this name is Ready.
+    /// Takes a Pod whose place is to be judged now: of the namespace whose turn is longest ago, and
+    /// of each workload the one that has waited longest. `is_ready` says whether the Pod of this name is Ready.
     pub fn take_due(
         &mut self,
         is_ready: impl Fn(&NamespacedName) -> bool,
@@ -133,7 +158,11 @@ impl Fallbacks {
             .values()
             .filter(|waiting| waiting.is_due(now) && !is_busy(&waiting.candidate.pod.namespace))
             .filter(|waiting| self.is_turn(&waiting.candidate, &is_ready));
-        let first = due.max_by_key(|waiting| waiting.rank())?.candidate.clone();
+        // However many Pods one namespace has, and however often they are created again.
+        let turn = |waiting: &Waiting| self.turns.last(&waiting.candidate.pod.namespace);
+        let first = due.max_by_key(|waiting| (Reverse(turn(waiting)), waiting.rank()))?;
+        let first = first.candidate.clone();
+        self.turns.take(&first.pod.namespace);
         let workload = self.workloads.entry(first.pps.clone()).or_default();
         workload.judged = Some(first.pod.name.clone());
         Some(first)
@@ -228,24 +257,17 @@ impl Waiting {
 
     /// One that was refused lets others go before. Then a Pod whose place is given up already comes
     /// first, then the one that has waited longest, and of equals the first by name.
-    fn rank(
-        &self,
-    ) -> (
-        std::cmp::Reverse<u32>,
-        bool,
-        Duration,
-        std::cmp::Reverse<Name<'_>>,
-    ) {
+    fn rank(&self) -> (Reverse<u32>, bool, Duration, Reverse<Name<'_>>) {
         let pod = &self.candidate.pod;
         let name = Name {
             namespace: &pod.namespace,
             name: name_order(&pod.name),
         };
         (
-            std::cmp::Reverse(self.refusals),
+            Reverse(self.refusals),
             self.candidate.question == Question::CreateAgain,
             self.waited,
-            std::cmp::Reverse(name),
+            Reverse(name),
         )
     }
 }

@@ -5,7 +5,8 @@
 //! is no longer recorded, which any later leader sees; or it got a node in that moment, and its
 //! state is written back.
 
-use std::time::Duration;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -18,7 +19,9 @@ use pps_core::{PodState, Spec};
 use pps_recorder::FallbackCandidate;
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::{GroupKind, NamespacedName, PodFact};
-use pps_recorder::fallback::{Case, Judgement, Refusal, question};
+use pps_recorder::fallback::{
+    Case, Judgement, Refusal, Successor, Successors, question, slim_node,
+};
 use pps_recorder::generate::FIELD_MANAGER;
 use pps_recorder::kinds::Resource;
 use pps_recorder::place::RecordedLabel;
@@ -81,10 +84,18 @@ impl From<Failure> for FallbackFailure {
     }
 }
 
-/// A judgement, and the spec about which was judged.
+/// A judgement, and what it rests on.
 struct Judged {
     judgement: Judgement,
-    spec: Spec,
+    case: Case,
+}
+
+/// What is given up of a place, and why that may be.
+struct Decision {
+    case: Case,
+    given_up: Vec<RecordedLabel>,
+    kept: PodState,
+    successor: Successor,
 }
 
 /// The objects of a candidate, as they were read last.
@@ -112,7 +123,7 @@ impl Writer {
         resource: Option<Resource>,
     ) -> Result<FallbackResult, FallbackFailure> {
         let judged = timeout(JUDGEMENT_TIMEOUT, self.judge(candidate, resource)).await;
-        let Judged { judgement, spec } = judged.unwrap_or_else(|_| {
+        let Judged { judgement, case } = judged.unwrap_or_else(|_| {
             let message = format!(
                 "the reads about Pod {} took more than {} s",
                 candidate.pod,
@@ -121,9 +132,18 @@ impl Writer {
             Err(FallbackFailure::NotWritten(other(message)))
         })?;
         match judgement {
-            Judgement::GiveUp { given_up, kept } => {
-                let given_up = given_up.labels.into_iter().collect();
-                self.give_up(candidate, &spec, given_up, &kept).await
+            Judgement::GiveUp {
+                given_up,
+                kept,
+                successor,
+            } => {
+                let decision = Decision {
+                    case,
+                    given_up: given_up.labels.into_iter().collect(),
+                    kept,
+                    successor,
+                };
+                self.decide_again(candidate, decision).await
             }
             Judgement::CreateAgain => {
                 let subject = self.read_subject(candidate).await?;
@@ -136,18 +156,54 @@ impl Writer {
         }
     }
 
-    /// Writes the state without what is given up, and evicts the Pod. `judged` is the spec about
-    /// which was judged.
+    /// Gives the place up, if that is still right: the reads may have taken long, in which a node
+    /// may have come back, and others may have been promised the same room.
+    async fn decide_again(
+        &self,
+        candidate: &FallbackCandidate,
+        mut decision: Decision,
+    ) -> Result<FallbackResult, FallbackFailure> {
+        let mut nodes = Vec::new();
+        self.each(&self.all_nodes(), |node| nodes.push(slim_node(node)))
+            .await?;
+        decision.case.set_nodes(nodes);
+        decision
+            .case
+            .set_successors(self.successors().current(Instant::now()));
+        match decision.case.judge() {
+            Judgement::GiveUp { kept, .. } if kept == decision.kept => {}
+            Judgement::Refused(refusal) => return Ok(FallbackResult::Kept(refusal)),
+            _ => return Err(Failure::Conflict.into()),
+        }
+        // Without a pause since the judgement, so that no other one comes between.
+        let successor = decision.successor.clone();
+        self.successors().add(successor, Instant::now());
+        let result = self.give_up(candidate, &decision).await;
+        let is_created_again = matches!(
+            result,
+            Ok(FallbackResult::GaveUp(_)) | Err(FallbackFailure::Unknown(_))
+        );
+        if !is_created_again {
+            self.successors().remove(&decision.successor);
+        }
+        result
+    }
+
+    fn successors(&self) -> MutexGuard<'_, Successors> {
+        let successors = self.successors.lock();
+        successors.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the state without what is given up, and evicts the Pod.
     async fn give_up(
         &self,
         candidate: &FallbackCandidate,
-        judged: &Spec,
-        given_up: Vec<RecordedLabel>,
-        kept: &PodState,
+        decision: &Decision,
     ) -> Result<FallbackResult, FallbackFailure> {
-        // The other reads may have taken long.
+        let Decision { given_up, kept, .. } = decision;
+        let given_up = given_up.clone();
         let subject = self.read_subject(candidate).await?;
-        if subject.spec != *judged {
+        if subject.spec != decision.case.spec {
             return Err(Failure::Conflict.into());
         }
         self.check_eviction(candidate, &subject.pod).await?;
@@ -268,7 +324,7 @@ impl Writer {
         let Subject { spec, pod, .. } = self.read_subject(candidate).await?;
         let state = candidate.state.clone();
         let name = &candidate.pps.name;
-        let mut case = Case::new(candidate.question, name, spec.clone(), state, pod);
+        let mut case = Case::new(candidate.question, name, spec, state, pod);
         case.workload = Some(self.workload_object(candidate, resource).await?);
         case.volumes = self.volumes(&case, namespace).await?;
         self.each(&self.all_nodes(), |node| case.add_node(node))
@@ -286,12 +342,13 @@ impl Writer {
             return Err(Failure::Unreadable(message).into());
         }
         loop {
+            case.set_successors(self.successors().current(Instant::now()));
             // The Lease is renewed on this thread, too.
             yield_now().await;
             let judgement = case.judge();
             let nodes = match &judgement {
                 Judgement::Read(nodes) if !nodes.is_empty() => nodes,
-                _ => return Ok(Judged { judgement, spec }),
+                _ => return Ok(Judged { judgement, case }),
             };
             for node in nodes {
                 let mut on = Vec::new();

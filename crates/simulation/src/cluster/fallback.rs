@@ -45,7 +45,7 @@ fn fall_back(cluster: &mut Cluster, candidate: &FallbackCandidate) {
         return;
     };
     match case.judge() {
-        Judgement::GiveUp { given_up, kept } => {
+        Judgement::GiveUp { given_up, kept, .. } => {
             let pps = &candidate.pps.name;
             let labels = given_up.labels.iter();
             let labels = labels.map(|label| format!("{}={}", short(&label.key), label.value));

@@ -313,6 +313,31 @@ fn no_more_than_a_few_pods_are_judged_at_once() {
     assert!(world.take().is_some());
 }
 
+/// The user of `busy` deletes its Pods all the time. They are judged without waiting.
+#[test]
+fn pods_of_one_namespace_do_not_hold_up_those_of_others() {
+    let mut world = World::new(&["w-0"]);
+    world.wait(WAIT);
+    let mut judged = Vec::new();
+    for turn in 0..4 {
+        for pod in 0..3 {
+            let mut busy = candidate(&format!("b{pod}-0"));
+            busy.uid = format!("uid-{turn}-{pod}");
+            busy.question = Question::CreateAgain;
+            busy.pod.namespace = "busy".into();
+            busy.pps.namespace = "busy".into();
+            world.waiting.retain(|other| other.pod != busy.pod);
+            world.waiting.push(busy);
+        }
+        world.now += 5 * S;
+        world.look(true);
+        let first = world.take().unwrap();
+        world.fallbacks.on_kept(&first, None, world.now);
+        judged.push(first.pod.namespace.to_string());
+    }
+    assert!(judged[..2].contains(&"n".to_owned()), "{judged:?}");
+}
+
 /// What can happen to the three Pods of one workload.
 #[derive(Clone, Debug)]
 enum Step {

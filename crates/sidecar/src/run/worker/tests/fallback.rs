@@ -3,10 +3,12 @@
 
 use super::*;
 use crate::observe::objects::read_pod;
-use crate::write::fallback::FallbackFailure;
+use crate::write::fallback::{FallbackFailure, FallbackResult};
 use crate::write::{Failure, Outcome};
 use pps_core::{PodState, edit};
+use pps_recorder::FallbackCandidate;
 use pps_recorder::facts::interest::Interest;
+use pps_recorder::fallback::Refusal;
 
 const WAIT: u64 = 30;
 
@@ -95,7 +97,7 @@ impl World {
                 change(self);
             }
             list(&self.nodes)
-        } else if path.contains("metadata.name%3Dw-0") {
+        } else if path.contains("metadata.name%3Dw-") {
             one(&self.pod)
         } else if let Some((_, node)) = path.split_once("spec.nodeName%3D") {
             let node = node.split('&').next().unwrap();
@@ -336,6 +338,47 @@ async fn a_pod_whose_home_is_back_and_one_that_has_changed_keep_their_places() {
         assert!(wait(&mut worker).await, "{why}");
         assert_eq!(*requests.lock().unwrap(), [Value::Null; 0], "{why}");
     }
+}
+
+#[tokio::test]
+async fn a_home_that_comes_back_during_the_judgement_keeps_the_place() {
+    let world = World {
+        during_judgement: Some(|world| {
+            world.during_judgement = Some(|world| world.nodes.push(node("a2", "a")));
+        }),
+        ..World::new()
+    };
+    let (mut worker, _, requests) = falling_back(world);
+    assert!(wait(&mut worker).await);
+    assert_eq!(*requests.lock().unwrap(), [Value::Null; 0]);
+}
+
+/// The node of the other zone has room for one Pod.
+#[tokio::test]
+async fn two_pods_are_not_given_the_same_room() {
+    let mut world = World::new();
+    world.nodes[0]["status"]["allocatable"]["pods"] = "1".into();
+    let second_state = world.pps["status"]["podStates"]["w-0"].clone();
+    world.pps["status"]["podStates"]["w-1"] = second_state.clone();
+    let (mut worker, world, requests) = falling_back(world);
+    let first = worker.recorder.fallback_candidates().remove(0);
+    assert!(wait(&mut worker).await);
+    assert_eq!(requests.lock().unwrap().len(), 3);
+    let second = FallbackCandidate {
+        pod: NamespacedName::new("n", "w-1"),
+        uid: "uid-w-1".into(),
+        state: serde_json::from_value(second_state).unwrap(),
+        ..first
+    };
+    let metadata = json!({"name": "w-1", "uid": "uid-w-1"});
+    json_patch::merge(&mut world.lock().unwrap().pod["metadata"], &metadata);
+    let writer = worker.term.writer.clone();
+    let Outcome::Fallback { result, .. } = writer.fall_back(Box::new(second), None).await else {
+        panic!("another outcome");
+    };
+    let kept = FallbackResult::Kept(Refusal::NoNodeCouldTake);
+    assert_eq!(result.unwrap(), kept);
+    assert_eq!(requests.lock().unwrap().len(), 3);
 }
 
 #[tokio::test]
