@@ -369,6 +369,7 @@ impl Ledger {
         self.unix_time = Some(unix_time);
         self.measure_absences(now, cluster);
         self.end_loops(cluster);
+        self.end_fallback_notes(cluster);
     }
 
     /// Measures for how long names have been absent that workloads do not list.

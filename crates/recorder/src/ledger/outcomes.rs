@@ -251,6 +251,24 @@ impl Ledger {
         });
     }
 
+    /// Forgets what is no longer so: a Pod that was Ready where it fell back to has a place again,
+    /// and what it once gave up says nothing about its next life.
+    pub(super) fn end_fallback_notes(&mut self, cluster: &Cluster) {
+        for (key, object) in &mut self.objects.tracked {
+            let recorded = &object.observed.status.pod_states;
+            let notes = &mut object.progress.fallbacks;
+            let before = notes.len();
+            notes.retain(|name, note| {
+                let pod = cluster.pods.facts.get(&key.sibling(name));
+                is_current(note, pod) && (pod.is_some() || recorded.contains(name))
+            });
+            if notes.len() < before {
+                object.progress.dirty.mark_header();
+                self.work.statuses.insert(key.clone());
+            }
+        }
+    }
+
     /// The definition of PersistentPodState has no field for the end of a requirement, or has one.
     pub(crate) fn note_fallback_advice(&mut self, pps: &NamespacedName, advice: Option<String>) {
         let object = self.objects.get(pps);

@@ -222,6 +222,13 @@ impl Fallbacks {
         }
     }
 
+    /// How often this Pod has been judged and has kept its place.
+    pub fn refusals(&self, candidate: &FallbackCandidate) -> u32 {
+        let waiting = self.pods.get(&candidate.pod);
+        let same = waiting.filter(|waiting| waiting.is_same(candidate));
+        same.map_or(0, |waiting| waiting.refusals)
+    }
+
     /// Another process led meanwhile, and nobody knows what it saw.
     pub fn clear(&mut self) {
         *self = Self::default();

@@ -206,11 +206,34 @@ fn the_condition_says_what_was_given_up_until_the_pod_is_ready() {
     world.pod("w-0", ready_on("node-2"));
     world.settle("p");
     assert_eq!(condition(&world).0, "True WaitingForPods");
-    // Another process leads meanwhile, and knows better.
+    // Its next life says nothing of the former one.
+    world.recorder.pass_time(std::time::Instant::now(), 0);
     world.pod("w-0", waiting_for("b"));
-    world.recorder.begin_term();
     world.settle("p");
     assert_eq!(condition(&world).0, "True WaitingForPods");
+}
+
+#[test]
+fn what_was_given_up_is_forgotten_by_another_leader_and_with_the_pod() {
+    for is_scaled_down in [true, false] {
+        let mut world = waiting(&bounded());
+        let candidate = world.recorder.fallback_candidates().remove(0);
+        let message = "w-0 gave up zone=a".to_owned();
+        world.recorder.on_fell_back(&candidate, message);
+        world.settle("p");
+        assert_eq!(condition(&world).0, "True FellBack");
+        if is_scaled_down {
+            world.workload("w", "uid-w", 0, &[]);
+            let gone = Update::Delete(key("w-0"));
+            world.recorder.apply(Fact::Pods(gone));
+            world.settle("p");
+            world.recorder.pass_time(std::time::Instant::now(), 0);
+        } else {
+            world.recorder.begin_term();
+        }
+        world.settle("p");
+        assert_ne!(condition(&world).0, "True FellBack");
+    }
 }
 
 /// `nodeDeletionPolicy: Forget` frees a Pod by its own rule. What comes first decides.

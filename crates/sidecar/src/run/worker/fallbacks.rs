@@ -16,6 +16,9 @@ use crate::write::Failure;
 use crate::write::fallback::{FallbackFailure, FallbackResult};
 use pps_recorder::facts::NamespacedName;
 
+/// After so many refusals it is worth a word that a Pod waits although it should soon find its home.
+pub(super) const REFUSALS_THAT_LAST: u32 = 3;
+
 impl Worker {
     /// Counts how long Pods have waited for their places, and begins to judge those whose turn it
     /// is.
@@ -104,7 +107,8 @@ impl Worker {
 
     fn on_place_kept(&mut self, candidate: &FallbackCandidate, refusal: &Refusal) {
         debug!(pod = %candidate.pod, ?refusal, "a Pod keeps its place");
-        match obstacle(refusal) {
+        let lasting = Some(refusal).filter(|_| self.is_kept_again_and_again(candidate));
+        match obstacle(refusal).or_else(|| lasting.and_then(lasting_obstacle)) {
             Some(advice) => self.report_blocked(candidate, &advice),
             None => self.recorder.on_fallback_needless(candidate),
         }
@@ -112,6 +116,13 @@ impl Worker {
 
     fn on_place_unread(&mut self, candidate: &FallbackCandidate, failure: &Failure) {
         if failure.is_expected() {
+            // Usually the Pod or its workload has just changed.
+            if self.is_kept_again_and_again(candidate) {
+                let advice = "see that the controller of the workload works: the Pod or its \
+                              workload has changed at each judgement, or the controller has not \
+                              observed the workload's last change";
+                self.report_blocked(candidate, advice);
+            }
             return;
         }
         warn!(
@@ -120,6 +131,10 @@ impl Worker {
             "cannot judge whether a Pod gives up its place; retrying",
         );
         self.report_blocked(candidate, &format!("correct this: {failure}"));
+    }
+
+    fn is_kept_again_and_again(&self, candidate: &FallbackCandidate) -> bool {
+        self.agenda.fallbacks.refusals(candidate) >= REFUSALS_THAT_LAST
     }
 
     /// Reports that a Pod keeps its place, and what to do.
@@ -195,6 +210,17 @@ fn obstacle(refusal: &Refusal) -> Option<String> {
             "move the Pod yourself: too many nodes are in question to be read".to_owned()
         }
     })
+}
+
+/// The same, if it has been so again and again: the scheduler does not find its home.
+fn lasting_obstacle(refusal: &Refusal) -> Option<String> {
+    match refusal {
+        Refusal::HomeTakesIt { node } => Some(format!(
+            "see in the Pod's events why the scheduler does not use node {node}, which could take \
+             it as far as that is judged, or move the Pod yourself"
+        )),
+        _ => None,
+    }
 }
 
 fn not_judged(caveat: &pps_scheduler::Caveat) -> String {

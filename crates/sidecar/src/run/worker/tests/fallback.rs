@@ -1,6 +1,7 @@
 //! Requirements with an end: what is read before a place is given up, what is written, and what
 //! follows from the answers.
 
+use super::super::fallbacks::REFUSALS_THAT_LAST;
 use super::*;
 use crate::observe::objects::read_pod;
 use crate::write::fallback::{FallbackFailure, FallbackResult};
@@ -350,6 +351,32 @@ async fn a_home_that_comes_back_during_the_judgement_keeps_the_place() {
     };
     let (mut worker, _, requests) = falling_back(world);
     assert!(wait(&mut worker).await);
+    assert_eq!(*requests.lock().unwrap(), [Value::Null; 0]);
+}
+
+/// Perhaps the node is at a limit that is not judged. The first times it is no news.
+#[tokio::test]
+async fn a_home_that_could_take_the_pod_again_and_again_is_reported() {
+    let mut world = World::new();
+    world.nodes.push(node("a2", "a"));
+    let (mut worker, _, requests) = falling_back(world);
+    let start = Instant::now();
+    let mut notices_after = Vec::new();
+    for second in (0..=900).step_by(5) {
+        worker.follow_fallbacks(start + Duration::from_secs(second));
+        if worker.requests.count() > 0 {
+            let done = worker.requests.next_outcome().await.unwrap();
+            worker.done(done.unwrap());
+            notices_after.push(notices(&mut worker));
+        }
+    }
+    let silent = REFUSALS_THAT_LAST as usize;
+    assert!(notices_after[..silent].iter().all(Vec::is_empty));
+    let [(Reason::FallbackBlocked, message)] = &notices_after[silent][..] else {
+        panic!("{notices_after:?}");
+    };
+    let words = "see in the Pod's events why the scheduler does not use node a2";
+    assert!(message.starts_with(words), "{message}");
     assert_eq!(*requests.lock().unwrap(), [Value::Null; 0]);
 }
 
