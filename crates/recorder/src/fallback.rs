@@ -226,7 +226,11 @@ impl Case {
         let mut known = open.iter().filter(|node| self.read.contains(**node));
         if let Some(node) = known.next() {
             let node = (*node).to_owned();
-            return Err(Refusal::HomeTakesIt { node });
+            return Err(if selection.unclear.contains(&node) {
+                Refusal::NotJudged(Caveat::AntiAffinityOfOthers)
+            } else {
+                Refusal::HomeTakesIt { node }
+            });
         }
         if !open.is_empty() {
             return self.read(open).map(Some);
@@ -251,7 +255,7 @@ impl Case {
     /// little as possible, so the nodes that need least of it come first.
     fn judge_elsewhere(&self, next: &Value) -> Result<Judgement, Refusal> {
         let free = self.select_known(next)?;
-        let open = open(&free);
+        let open = clearly_open(&free);
         let gives_up = |node: &str| {
             let node = self.labelled(node)?;
             GivenUp::fewest(&self.spec, &self.state, [&node])
@@ -260,7 +264,7 @@ impl Case {
             .iter()
             .filter_map(|node| Some(gives_up(node)?.labels.len()))
             .min()
-            .ok_or_else(|| pinned(&free).unwrap_or(Refusal::NoNodeCouldTake))?;
+            .ok_or_else(|| nowhere(&free))?;
         let first: Vec<&str> = open
             .into_iter()
             .filter(|node| gives_up(node).is_some_and(|up| up.labels.len() == fewest))
@@ -285,12 +289,12 @@ impl Case {
     /// A node that could take this Pod, or what has to be read to know.
     fn find_node(&self, pod: &Value) -> Result<Search, Refusal> {
         let selection = self.select_known(pod)?;
-        let open = open(&selection);
+        let open = clearly_open(&selection);
         if let Some(node) = open.iter().find(|node| self.read.contains(**node)) {
             return Ok(Search::Found((*node).to_owned()));
         }
         if open.is_empty() {
-            return Err(pinned(&selection).unwrap_or(Refusal::NoNodeCouldTake));
+            return Err(nowhere(&selection));
         }
         self.read(open.into_iter().take(READ_AT_ONCE))
             .map(Search::Read)
@@ -427,6 +431,26 @@ fn open(selection: &Selection) -> Vec<&str> {
     open.iter().map(|verdict| verdict.node.as_str()).collect()
 }
 
+/// The same, without those from which a running Pod may keep it away.
+fn clearly_open(selection: &Selection) -> Vec<&str> {
+    let mut open = open(selection);
+    let unclear = &selection.unclear;
+    open.retain(|node| {
+        unclear
+            .binary_search_by(|known| known.as_str().cmp(node))
+            .is_err()
+    });
+    open
+}
+
+/// Why no node is clearly open.
+fn nowhere(selection: &Selection) -> Refusal {
+    if !open(selection).is_empty() {
+        return Refusal::NotJudged(Caveat::AntiAffinityOfOthers);
+    }
+    pinned(selection).unwrap_or(Refusal::NoNodeCouldTake)
+}
+
 /// Whether a Pod requires to be near, or far from, Pods of other namespaces.
 fn asks_about_other_namespaces(pod: &Value) -> bool {
     let own = &pod["metadata"]["namespace"];
@@ -443,7 +467,11 @@ fn asks_about_other_namespaces(pod: &Value) -> bool {
 /// Whether something may keep a Pod from a node, or lets a node take it, that is not simulated.
 fn is_unknown(caveat: &Caveat) -> bool {
     // How many volumes a node takes matters only where nodes are full, and preemption is judged.
-    !matches!(caveat, Caveat::VolumeLimits | Caveat::Preemption)
+    // Of which nodes the anti-affinity of others may keep it away is known.
+    !matches!(
+        caveat,
+        Caveat::VolumeLimits | Caveat::Preemption | Caveat::AntiAffinityOfOthers
+    )
 }
 
 /// The claim whose volume alone keeps the Pod from a node.

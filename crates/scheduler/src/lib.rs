@@ -88,6 +88,9 @@ pub struct Selection {
     pub may_land_on: Vec<String>,
     /// What the Pod asks for that is not simulated.
     pub caveats: Vec<Caveat>,
+    /// The nodes, by name, from which the anti-affinity of a running Pod may keep it away: that
+    /// selects namespaces by their labels, which are not known. They count as if it did not.
+    pub unclear: Vec<String>,
 }
 
 /// What the scheduler finds out about one node.

@@ -18,7 +18,7 @@ const REPELS: i64 = -1;
 
 /// Nodes with the same value of a label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Domain<'a> {
+pub(super) struct Domain<'a> {
     key: &'a str,
     value: &'a str,
 }
@@ -190,20 +190,23 @@ pub(super) struct PodAffinity<'a> {
     /// Whether the new Pod is one that its own required terms select.
     selects_itself: bool,
     domains: Domains<'a>,
-    /// Whether a field of a term that matters is not simulated.
+    /// Whether a field of an own term that matters is not simulated.
     pub(super) is_partial: bool,
+    /// Where a running Pod may not want the new one, depending on the labels of its namespace.
+    pub(super) unclear: BTreeSet<Domain<'a>>,
 }
 
 impl<'a> PodAffinity<'a> {
     pub(super) fn of(pod: &'a Pod, nodes: &'a [Node]) -> Self {
         let mut own = OwnTerms::of(pod);
         let has_own = own.all().next().is_some();
-        let mut is_partial = own.all().any(|term| term.is_vague() || term.has_keys());
+        let is_partial = own.all().any(|term| term.is_vague() || term.has_keys());
         // Such a term may select any Pod, so it and those beside it exclude nothing.
         if own.required.iter().any(Term::is_vague) {
             own.required.clear();
         }
         let mut domains = Domains::default();
+        let mut unclear = BTreeSet::new();
         for node in nodes {
             for other in &node.pods {
                 if has_own {
@@ -211,7 +214,8 @@ impl<'a> PodAffinity<'a> {
                 }
                 if other.affinity.is_object() {
                     domains.apply_terms_of(other, pod, node);
-                    is_partial |= may_keep_away(other, pod);
+                    let vague = vague_terms(other, pod);
+                    unclear.extend(vague.iter().filter_map(|term| term.domain(node)));
                 }
             }
         }
@@ -220,7 +224,12 @@ impl<'a> PodAffinity<'a> {
             own,
             domains,
             is_partial,
+            unclear,
         }
+    }
+
+    pub(super) fn is_unclear(&self, node: &Node) -> bool {
+        self.unclear.iter().any(|domain| domain.has(node))
     }
 
     pub(super) fn exclusions(&self, node: &'a Node) -> Vec<Exclusion> {
@@ -263,10 +272,10 @@ impl<'a> PodAffinity<'a> {
     }
 }
 
-/// Whether a required anti-affinity of another Pod may select the new one, by labels of namespaces
-/// that are not known.
-fn may_keep_away(other: &Pod, pod: &Pod) -> bool {
-    Term::required(other, ANTI_AFFINITY)
-        .iter()
-        .any(|term| term.is_vague() && term.selects_labels(pod))
+/// The terms of another Pod's required anti-affinity that may select the new one, by labels of
+/// namespaces that are not known.
+fn vague_terms<'a>(other: &'a Pod, pod: &Pod) -> Vec<Term<'a>> {
+    let mut terms = Term::required(other, ANTI_AFFINITY);
+    terms.retain(|term| term.is_vague() && term.selects_labels(pod));
+    terms
 }

@@ -137,6 +137,9 @@ pub enum Caveat {
     Claim(String),
     VolumeLimits,
     PodAffinityFields,
+    /// A Pod that runs may keep it away from some nodes; see
+    /// [`Selection::unclear`](crate::Selection::unclear).
+    AntiAffinityOfOthers,
     /// A field of the Pod's spec that is not simulated.
     Field(&'static str),
     Preemption,

@@ -182,6 +182,9 @@ impl fmt::Display for Caveat {
                 "namespaceSelector, matchLabelKeys and mismatchLabelKeys of Pod affinity are not \
                  simulated",
             ),
+            Self::AntiAffinityOfOthers => f.write_str(
+                "a Pod that runs may keep it away, by labels of namespaces, which are not known",
+            ),
             Self::Field(field) => write!(f, "its {field} is not simulated"),
             Self::Preemption => {
                 f.write_str("Pods of lower priority may be evicted for it, which is not simulated")

@@ -66,6 +66,9 @@ impl<'a> World<'a> {
             chosen,
             may_land_on: self.names(may_land_on),
             caveats,
+            unclear: self.names(
+                (0..self.nodes.len()).filter(|index| self.affinity.is_unclear(&self.nodes[*index])),
+            ),
         }
     }
 
@@ -81,6 +84,9 @@ impl<'a> World<'a> {
         let mut caveats = caveats::of(self.new.spec, self.placement.volumes.is_some());
         if self.affinity.is_partial {
             caveats.push(Caveat::PodAffinityFields);
+        }
+        if !self.affinity.unclear.is_empty() {
+            caveats.push(Caveat::AntiAffinityOfOthers);
         }
         caveats.extend(self.volumes.caveats.iter().cloned());
         caveats

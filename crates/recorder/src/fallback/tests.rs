@@ -276,6 +276,29 @@ fn the_limits_of_a_changed_template_count() {
     assert_eq!(refused(&mut case, &[]), Refusal::NoNodeCouldTake);
 }
 
+/// Exclusive nodes are often kept so.
+#[test]
+fn a_pod_that_may_keep_others_from_its_node_closes_that_node_alone() {
+    let mut exclusive = running("tenant-0", "b1", "1");
+    exclusive["metadata"]["namespace"] = "tenant".into();
+    let foreign =
+        json!({"matchExpressions": [{"key": "tenant", "operator": "NotIn", "values": ["t"]}]});
+    exclusive["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": HOST, "labelSelector": {}, "namespaceSelector": foreign}]}});
+    let mut nodes = vec![cordoned("a1", "a"), node("b1", "b")];
+    let mut alone = waiting(&[ZONE], &template(), &nodes);
+    let unclear = Refusal::NotJudged(Caveat::AntiAffinityOfOthers);
+    assert_eq!(refused(&mut alone, &[exclusive.clone()]), unclear);
+    nodes.push(node("b2", "b"));
+    let mut case = waiting(&[ZONE], &template(), &nodes);
+    given_up(&mut case, &[exclusive.clone()]);
+    // At home, it may be all that keeps the Pod away, or nothing.
+    exclusive["spec"]["nodeName"] = "a2".into();
+    nodes.push(node("a2", "a"));
+    let mut case = waiting(&[ZONE], &template(), &nodes);
+    assert_eq!(refused(&mut case, &[exclusive]), unclear);
+}
+
 #[test]
 fn room_that_was_found_for_one_pod_is_not_free_for_the_next() {
     let nodes = [cordoned("a1", "a"), node("b1", "b")];

@@ -595,7 +595,7 @@ fn a_term_with_a_namespace_selector_is_a_caveat_and_excludes_no_node() {
     }
     // Of a Pod that runs, only a term matters that may select the new one.
     for (app, namespaces, excluded, caveats) in [
-        ("db", &labelled, 0, &[Caveat::PodAffinityFields][..]),
+        ("db", &labelled, 0, &[Caveat::AntiAffinityOfOthers][..]),
         ("other", &labelled, 0, &[]),
         ("db", &json!({}), 1, &[]),
     ] {
@@ -605,6 +605,8 @@ fn a_term_with_a_namespace_selector_is_a_caveat_and_excludes_no_node() {
             (host("node-2"), vec![]),
         ];
         let found = selection(&pod(&json!({})), &nodes);
+        assert_eq!(found.unclear.is_empty(), caveats.is_empty());
+        assert!(!found.unclear.contains(&"node-2".to_owned()));
         assert_eq!(
             (texts(&found).len(), &found.caveats[..]),
             (excluded, caveats),

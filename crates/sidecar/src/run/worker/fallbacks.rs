@@ -232,6 +232,9 @@ fn not_judged(caveat: &pps_scheduler::Caveat) -> String {
             format!("PersistentVolumeClaim {claim} is not bound, or its volume is not known")
         }
         Caveat::PodAffinityFields => "its Pod affinity is not simulated".to_owned(),
+        Caveat::AntiAffinityOfOthers => "the anti-affinity of a Pod that runs may keep it away, \
+                                         by labels of namespaces, which are not read"
+            .to_owned(),
         Caveat::Field(field) => format!("its {field} is not simulated"),
         Caveat::VolumeLimits | Caveat::Preemption => "it is not simulated".to_owned(),
     }
