@@ -9,6 +9,8 @@
 //! The Pods of a node are read only where the node is in question, so a judgement may first ask for
 //! [more of them](Judgement::Read).
 
+mod next_pod;
+mod nodes;
 mod slim;
 mod successors;
 #[cfg(test)]
@@ -16,18 +18,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_admission::injected::{Template, injected};
-use pps_admission::plan::Plan;
-use pps_admission::{apply, plan};
 use pps_core::required_affinity::RequiredAffinity;
-use pps_core::succession::{has_newest_revision, has_other_template, is_held_back};
-use pps_core::{AnnotationRules, PodState, Spec};
+use pps_core::{PodState, Spec};
 use pps_scheduler::fields::{list, text};
-use pps_scheduler::{
-    Caveat, ExclusionKind, NodeView, Placement, RequiredBy, Selection, Verdict, Volumes, select,
-};
+use pps_scheduler::{Caveat, NodeView, Placement, Selection, Volumes, select};
 use serde_json::Value;
 
+use self::next_pod::requires_the_same;
+use self::nodes::{asks_about_other_namespaces, clearly_open, is_unknown, nowhere, open};
 pub use self::slim::{slim_node, slim_pod};
 pub use self::successors::{Successor, Successors};
 use crate::place::{GivenUp, OpenNode};
@@ -354,51 +352,6 @@ impl Case {
         known.iter().chain(coming.map(Successor::pod)).collect()
     }
 
-    /// Whether the template is known from which the Pod was made, or will be made again. A Pod that
-    /// a rollout holds back is made from an older one.
-    fn has_known_template(&self) -> bool {
-        let Some(workload) = &self.workload else {
-            return false;
-        };
-        let name = text(&self.pod["metadata"]["name"]);
-        let is_older = has_newest_revision(&self.pod, workload) == Some(false);
-        workload["spec"]["template"].is_object() && !(is_older && is_held_back(workload, name))
-    }
-
-    /// The Pod as its controller would create it now, without anything injected; none if nothing
-    /// was injected into the present one.
-    fn successor(&self) -> Option<Value> {
-        let workload = self.workload.as_ref();
-        let template = workload.and_then(|workload| {
-            // Without a revision the Pod may have been made from this template.
-            let is_newest = has_newest_revision(&self.pod, workload);
-            (is_newest != Some(false)).then_some(Template {
-                template: &workload["spec"]["template"],
-                is_certain: is_newest == Some(true),
-            })
-        });
-        let before = injected(&self.pod, template, Some(&self.spec), Some(&self.state))?.before;
-        let name = text(&self.pod["metadata"]["name"]);
-        let changed = workload.filter(|workload| {
-            has_other_template(&self.pod, workload) && !is_held_back(workload, name)
-        });
-        Some(match changed {
-            Some(workload) => made_from(&workload["spec"]["template"], &self.pod),
-            None => before,
-        })
-    }
-
-    /// A Pod with what the policy injects for this state.
-    fn with_state(&self, pod: &Value, state: &PodState) -> Value {
-        let plan: Plan = plan(&self.pps, &self.spec, state, &AnnotationRules::default());
-        let mut with_state = pod.clone();
-        // A Pod that the policy cannot change is refused when it is created.
-        match apply(&plan, &mut with_state) {
-            Ok(_) => with_state,
-            Err(_) => pod.clone(),
-        }
-    }
-
     fn labelled<'a>(&'a self, node: &'a str) -> Option<Labelled<'a>> {
         let labels = &self.nodes.get(node)?["metadata"]["labels"];
         Some(Labelled { name: node, labels })
@@ -418,119 +371,4 @@ impl OpenNode for Labelled<'_> {
     fn label(&self, key: &str) -> Option<&str> {
         self.labels[key].as_str()
     }
-}
-
-/// The nodes that could take a Pod, the best first.
-fn open(selection: &Selection) -> Vec<&str> {
-    let mut open: Vec<&Verdict> = selection
-        .verdicts
-        .iter()
-        .filter(|verdict| verdict.exclusions.is_empty())
-        .collect();
-    open.sort_by_key(|verdict| std::cmp::Reverse(verdict.score));
-    open.iter().map(|verdict| verdict.node.as_str()).collect()
-}
-
-/// The same, without those from which a running Pod may keep it away.
-fn clearly_open(selection: &Selection) -> Vec<&str> {
-    let mut open = open(selection);
-    let unclear = &selection.unclear;
-    open.retain(|node| {
-        unclear
-            .binary_search_by(|known| known.as_str().cmp(node))
-            .is_err()
-    });
-    open
-}
-
-/// Why no node is clearly open.
-fn nowhere(selection: &Selection) -> Refusal {
-    if !open(selection).is_empty() {
-        return Refusal::NotJudged(Caveat::AntiAffinityOfOthers);
-    }
-    pinned(selection).unwrap_or(Refusal::NoNodeCouldTake)
-}
-
-/// Whether a Pod requires to be near, or far from, Pods of other namespaces.
-fn asks_about_other_namespaces(pod: &Value) -> bool {
-    let own = &pod["metadata"]["namespace"];
-    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
-        let terms =
-            &pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"];
-        list(terms).any(|term| {
-            let mut namespaces = list(&term["namespaces"]);
-            !term["namespaceSelector"].is_null() || namespaces.any(|namespace| namespace != own)
-        })
-    })
-}
-
-/// Whether something may keep a Pod from a node, or lets a node take it, that is not simulated.
-fn is_unknown(caveat: &Caveat) -> bool {
-    // How many volumes a node takes matters only where nodes are full, and preemption is judged.
-    // Of which nodes the anti-affinity of others may keep it away is known.
-    !matches!(
-        caveat,
-        Caveat::VolumeLimits | Caveat::Preemption | Caveat::AntiAffinityOfOthers
-    )
-}
-
-/// The claim whose volume alone keeps the Pod from a node.
-fn pinned(selection: &Selection) -> Option<Refusal> {
-    let verdict = selection.verdicts.iter().find(|verdict| {
-        let mut kinds = verdict
-            .exclusions
-            .iter()
-            .map(pps_scheduler::Exclusion::kind);
-        kinds.all(|kind| kind == ExclusionKind::Volume)
-    })?;
-    let claim = verdict.exclusions.iter().find_map(|exclusion| {
-        use pps_scheduler::Exclusion::{Impossible, Label};
-        match exclusion {
-            Label { by, .. } | Impossible { by } => match by {
-                RequiredBy::Claim(claim) => Some(claim.clone()),
-                _ => None,
-            },
-            _ => None,
-        }
-    })?;
-    Some(Refusal::PinnedByVolume { claim })
-}
-
-fn requires_the_same(one: &Value, other: &Value) -> bool {
-    let required = |pod: &Value| {
-        pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-            .clone()
-    };
-    required(one) == required(other)
-}
-
-/// The Pod that a controller makes from a template in place of this Pod: with the same name,
-/// priority and claims. What selects nodes beside the template may come from an admission webhook,
-/// which will select them again.
-fn made_from(template: &Value, pod: &Value) -> Value {
-    let mut made = template.clone();
-    for field in ["name", "namespace"] {
-        made["metadata"][field] = pod["metadata"][field].clone();
-    }
-    if made["spec"]["priority"].is_null() {
-        made["spec"]["priority"] = pod["spec"]["priority"].clone();
-    }
-    let own_selector = template["spec"]["nodeSelector"].as_object();
-    let mut selector = pod["spec"]["nodeSelector"]
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
-    selector.extend(own_selector.cloned().unwrap_or_default());
-    if !selector.is_empty() {
-        made["spec"]["nodeSelector"] = selector.into();
-    }
-    let volumes = |spec: &Value| -> Vec<Value> { list(&spec["volumes"]).cloned().collect() };
-    let mut all = volumes(&template["spec"]);
-    let claimed = volumes(&pod["spec"]).into_iter().filter(|volume| {
-        let is_known = all.iter().any(|known| known["name"] == volume["name"]);
-        !is_known && volume["persistentVolumeClaim"].is_object()
-    });
-    all.extend(claimed.collect::<Vec<_>>());
-    made["spec"]["volumes"] = all.into();
-    made
 }

@@ -5,46 +5,36 @@
 //! is no longer recorded, which any later leader sees; or it got a node in that moment, and its
 //! state is written back.
 
+mod reads;
+
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::core::DynamicObject;
-use pps_api::{Accept, Class, Guard, Source, Write, describe_json, get, path};
+use k8s_openapi::api::core::v1::Pod;
+use pps_api::{Accept, Guard, Write, describe_json};
 use pps_core::edit::{Edit, set_state};
 use pps_core::packed::recorded_state;
-use pps_core::succession::is_unobserved;
 use pps_core::{PodState, Spec};
 use pps_recorder::FallbackCandidate;
 use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::{GroupKind, NamespacedName, PodFact};
+use pps_recorder::facts::{NamespacedName, PodFact, PpsObject};
 use pps_recorder::fallback::{
     Case, Judgement, Refusal, Successor, Successors, question, slim_node,
 };
 use pps_recorder::generate::FIELD_MANAGER;
 use pps_recorder::kinds::Resource;
 use pps_recorder::place::RecordedLabel;
-use pps_scheduler::Volumes;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::reads::OBJECTS_PER_PAGE;
-use super::{Failure, LIMIT, Outcome, StoredPps, Writer, pps_path};
+use super::{Failure, Outcome, StoredPps, Writer, pps_path};
 use crate::observe::objects;
-use crate::observe::watch::api_resource;
-use pps_recorder::facts::PpsObject;
 
 /// How long all reads of a judgement may take: what was read first gets old.
 const JUDGEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// How many claims of a Pod are read. A node takes far fewer volumes.
-const MAX_CLAIMS: usize = 128;
 /// How often a state is written back: Pods of the same PPS may be recorded at the same time.
 const RESTORE_ATTEMPTS: u32 = 5;
-/// How many Pods of the Pod's namespace are read.
-const MAX_PODS: usize = 20_000;
 
 /// What became of a Pod that has waited for its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -315,52 +305,6 @@ impl Writer {
         self.send(eviction).await.map(|_: IgnoredAny| ())
     }
 
-    async fn judge(
-        &self,
-        candidate: &FallbackCandidate,
-        resource: Option<Resource>,
-    ) -> Result<Judged, FallbackFailure> {
-        let namespace = &candidate.pod.namespace;
-        let Subject { spec, pod, .. } = self.read_subject(candidate).await?;
-        let state = candidate.state.clone();
-        let name = &candidate.pps.name;
-        let mut case = Case::new(candidate.question, name, spec, state, pod);
-        case.workload = Some(self.workload_object(candidate, resource).await?);
-        case.volumes = self.volumes(&case, namespace).await?;
-        self.each(&self.all_nodes(), |node| case.add_node(node))
-            .await?;
-        let mut pods = 0_usize;
-        self.each(&self.pods_in(namespace), |pod| {
-            pods += 1;
-            if pods <= MAX_PODS {
-                case.add_pod(pod);
-            }
-        })
-        .await?;
-        if pods > MAX_PODS {
-            let message = format!("namespace {namespace} has more than {MAX_PODS} Pods");
-            return Err(Failure::Unreadable(message).into());
-        }
-        loop {
-            case.set_successors(self.successors().current(Instant::now()));
-            // The Lease is renewed on this thread, too.
-            yield_now().await;
-            let judgement = case.judge();
-            let nodes = match &judgement {
-                Judgement::Read(nodes) if !nodes.is_empty() => nodes,
-                _ => return Ok(Judged { judgement, case }),
-            };
-            for node in nodes {
-                let mut on = Vec::new();
-                self.each(&self.pods_on(node), |pod| {
-                    on.push(pps_recorder::fallback::slim_pod(pod));
-                })
-                .await?;
-                case.set_pods(node, &on);
-            }
-        }
-    }
-
     /// The PPS and the Pod, if both are still those of the candidate, and in the scope.
     async fn read_subject(&self, candidate: &FallbackCandidate) -> Result<Subject, Failure> {
         self.expect_in_scope(&candidate.pod.namespace).await?;
@@ -406,149 +350,6 @@ impl Writer {
         let source = self.source::<Pod>(&(), &pod.namespace);
         self.read_object("Pod", source, &pod.name).await
     }
-
-    async fn workload_object(
-        &self,
-        candidate: &FallbackCandidate,
-        resource: Option<Resource>,
-    ) -> Result<Value, Failure> {
-        let WorkloadObject { kind, source } =
-            if candidate.workload.kind == GroupKind::stateful_set() {
-                WorkloadObject {
-                    kind: "StatefulSet".to_owned(),
-                    source: self.source::<StatefulSet>(&(), &candidate.pod.namespace),
-                }
-            } else {
-                let resource = resource.ok_or(Failure::Conflict)?;
-                let api = api_resource(resource);
-                WorkloadObject {
-                    source: self
-                        .source::<DynamicObject>(&api, &candidate.pod.namespace)
-                        .with_any_list_kind(),
-                    kind: api.kind,
-                }
-            };
-        let name = &candidate.workload.object.name;
-        let found = self.read_object(&kind, source, name).await?;
-        found
-            .filter(|workload| workload["metadata"]["deletionTimestamp"].is_null())
-            // Which revision a Pod has is not known before the controller has seen the template.
-            .filter(|workload| {
-                workload["status"]["observedGeneration"].is_null() || !is_unobserved(workload)
-            })
-            .ok_or(Failure::Conflict)
-    }
-
-    /// The claims of a Pod, and the volumes that they are bound to.
-    async fn volumes(&self, case: &Case, namespace: &str) -> Result<Volumes, FallbackFailure> {
-        let mut volumes = Volumes::default();
-        let claims = case.claims();
-        if claims.len() > MAX_CLAIMS {
-            let message = format!("the Pod has more than {MAX_CLAIMS} claims");
-            return Err(Failure::Unreadable(message).into());
-        }
-        for claim in claims {
-            let claim_path = path::<PersistentVolumeClaim>(Some(namespace), &claim);
-            let Some(mut object) = self.get("persistentvolumeclaims", &claim_path).await? else {
-                continue;
-            };
-            object["kind"] = "PersistentVolumeClaim".into();
-            volumes.add(&object);
-            let Some(volume) = object["spec"]["volumeName"].as_str() else {
-                continue;
-            };
-            let volume_path = path::<PersistentVolume>(None, volume);
-            if let Some(mut volume) = self.get("persistentvolumes", &volume_path).await? {
-                volume["kind"] = "PersistentVolume".into();
-                volumes.add(&volume);
-            }
-        }
-        Ok(volumes)
-    }
-
-    /// Gets one object; none if there is none. The Pod is not judged then, so that it does not
-    /// matter who says so.
-    async fn get(&self, what: &'static str, path: &str) -> Result<Option<Value>, FallbackFailure> {
-        // The semaphore is never closed.
-        let _turn = self.reads.acquire().await.ok();
-        let answer = get(&self.client, path, Accept::Object, LIMIT).await;
-        match answer {
-            Ok(object) => Ok(Some(object)),
-            Err(failure) => match failure.class() {
-                Some(Class::NotFound) => Ok(None),
-                Some(Class::Forbidden) => Err(FallbackFailure::Forbidden { what }),
-                _ => Err(Failure::of_read(&what, &failure).into()),
-            },
-        }
-    }
-
-    fn all_nodes(&self) -> Listed {
-        Listed {
-            what: "nodes",
-            source: Source::new::<Node>(self.client.clone(), &(), None, OBJECTS_PER_PAGE),
-        }
-    }
-
-    fn pods_in(&self, namespace: &str) -> Listed {
-        Listed {
-            what: "pods",
-            source: self.source::<Pod>(&(), namespace),
-        }
-    }
-
-    fn pods_on(&self, node: &str) -> Listed {
-        let source = Source::new::<Pod>(self.client.clone(), &(), None, OBJECTS_PER_PAGE);
-        Listed {
-            what: "pods",
-            source: source.with_field("spec.nodeName", node),
-        }
-    }
-
-    /// Takes each object of a list. Fails unless the list is complete.
-    async fn each(
-        &self,
-        listed: &Listed,
-        mut take: impl FnMut(&Value),
-    ) -> Result<(), FallbackFailure> {
-        let mut size = listed.source.page_size();
-        let mut token = None;
-        loop {
-            let page = self
-                .page(&listed.source, token.clone(), size.objects())
-                .await;
-            let (body, _turn) = match page {
-                Err(pps_api::Failure::TooLarge(_)) if size.shrink() => continue,
-                Err(failure) if failure.class() == Some(Class::Forbidden) => {
-                    return Err(FallbackFailure::Forbidden { what: listed.what });
-                }
-                Err(failure) => return Err(Failure::of_read(&listed.what, &failure).into()),
-                Ok(page) => page,
-            };
-            size.arrived(body.size());
-            let page = body
-                .read()
-                .map_err(|failure| Failure::of_read(&listed.what, &failure))?;
-            for object in page.items {
-                let object = serde_json::from_str(object.get())
-                    .map_err(|error| Failure::Unreadable(describe_json(&error)))?;
-                take(&object);
-            }
-            token = page.continue_token;
-            if token.is_none() {
-                return Ok(());
-            }
-        }
-    }
-}
-
-struct Listed {
-    what: &'static str,
-    source: Source,
-}
-
-struct WorkloadObject {
-    kind: String,
-    source: Source,
 }
 
 /// Whether a Pod still waits for what the candidate waited for.

@@ -194,7 +194,8 @@ fn obstacle(refusal: &Refusal) -> Option<String> {
     Some(match refusal {
         Refusal::HomeTakesIt { .. } | Refusal::Unchanged => return None,
         Refusal::NoNodeCouldTake => {
-            "add or free a node: no other node could take the Pod, either".to_owned()
+            "add or free a node: no other node could take the Pod, either, without evicting others"
+                .to_owned()
         }
         Refusal::PinnedByVolume { claim } => format!(
             "restore the node of the volume, or delete PersistentVolumeClaim {claim} if its data \
