@@ -14,6 +14,7 @@ use self::scope::Scope;
 pub(crate) use self::workloads::{KindCoverage, Workloads};
 use crate::facts::interest::Interest;
 use crate::facts::interner::Interner;
+use crate::facts::states::States;
 use crate::facts::store::{Put, Update};
 use crate::facts::{
     GroupKind, Incarnation, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact,
@@ -108,13 +109,15 @@ pub(crate) enum Dirty {
 }
 
 /// Why the names of its Pods that a workload lists do not say which of them it wants, if so.
+/// `recorded` are the states of its PPS.
 pub(crate) fn names_doubt(
     workload: &WorkloadFact,
     namespace: &Arc<str>,
     pods: &Pods,
+    recorded: &States,
 ) -> Option<NamesDoubt> {
     let living = pods.living_names(namespace, &workload.uid);
-    workload.demand.doubt(living)
+    workload.demand.doubt(living, recorded)
 }
 
 #[derive(Debug, Default)]
@@ -156,12 +159,15 @@ impl Cluster {
         self.nodes.facts.complete().min(self.pods.facts.complete())
     }
 
-    /// Whether the names of its Pods that a workload lists can be relied upon now.
-    pub(crate) fn knows_names_of(&self, key: &WorkloadKey) -> bool {
+    /// Whether the names of its Pods that a workload lists can be relied upon now. `recorded` are
+    /// the states of its PPS.
+    pub(crate) fn knows_names_of(&self, key: &WorkloadKey, recorded: &States) -> bool {
         let namespace = &key.object.namespace;
         let workload = self.workloads.get(key);
         self.workloads.is_current(&key.kind)
-            && workload.is_some_and(|one| names_doubt(one, namespace, &self.pods).is_none())
+            && workload.is_some_and(|workload| {
+                names_doubt(workload, namespace, &self.pods, recorded).is_none()
+            })
     }
 
     pub(crate) fn apply(&mut self, fact: Fact) -> Vec<Dirty> {

@@ -6,6 +6,7 @@ use pps_core::succession::ordinal;
 use serde_json::Value;
 
 use crate::facts::interner::Interner;
+use crate::facts::states::States;
 use crate::names::{Names, NamesDoubt, NamesPath};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,12 +157,13 @@ impl Demand {
     }
 
     /// Why the names that the workload lists do not say which Pods it wants, if so. `living` are
-    /// the names of its living Pods.
+    /// the names of its living Pods, and `recorded` are the states of its PPS.
     pub(crate) fn doubt<'a>(
         &self,
         living: impl IntoIterator<Item = &'a Arc<str>>,
+        recorded: &States,
     ) -> Option<NamesDoubt> {
-        self.names.as_ref()?.doubt(self.replicas, living)
+        self.names.as_ref()?.doubt(self.replicas, living, recorded)
     }
 
     /// Whether the workload has exactly the number of living Pods that it wants. If it has more,

@@ -378,7 +378,8 @@ impl Ledger {
             if object.progress.absent_names.is_empty() {
                 continue;
             }
-            let is_certain = cluster.knows_names_of(&object.workload);
+            let recorded = &object.observed.status.pod_states;
+            let is_certain = cluster.knows_names_of(&object.workload, recorded);
             let progress = &mut object.progress;
             if progress.measure_absences(now, self.name_absence, is_certain) {
                 self.work.statuses.insert(key.clone());

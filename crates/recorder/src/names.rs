@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::facts::interner::Interner;
+use crate::facts::states::States;
 
 #[cfg(test)]
 mod tests;
@@ -198,6 +199,12 @@ impl Names {
         listed.binary_search_by(|name| (**name).cmp(pod)).is_ok()
     }
 
+    /// Whether one of the names is that of a recorded state.
+    pub(crate) fn has_recorded(&self, recorded: &States) -> bool {
+        let mut listed = self.listed.as_deref().unwrap_or_default().iter();
+        listed.any(|name| recorded.contains(name))
+    }
+
     /// How many names there are; nothing if they cannot be read.
     pub(crate) fn count(&self) -> Option<u64> {
         Some(self.listed.as_deref().ok()?.len() as u64)
@@ -211,11 +218,13 @@ impl Names {
     }
 
     /// Why the names do not say which Pods the workload wants, if they do not. `replicas` is the
-    /// number that the workload wants, and `living` are the names of its living Pods.
+    /// number that the workload wants, `living` are the names of its living Pods, and `recorded` are
+    /// the states of its PPS.
     pub(crate) fn doubt<'a>(
         &self,
         replicas: Option<u64>,
         living: impl IntoIterator<Item = &'a Arc<str>>,
+        recorded: &States,
     ) -> Option<NamesDoubt> {
         let path = self.path.clone();
         let count = match &self.listed {
@@ -231,9 +240,14 @@ impl Names {
                 replicas,
             });
         }
-        let mut living = living.into_iter();
-        let pod = living.find(|pod| !self.has(pod))?.clone();
-        Some(NamesDoubt::Unlisted { path, pod })
+        let mut living = living.into_iter().peekable();
+        let has_living = living.peek().is_some();
+        if let Some(pod) = living.find(|pod| !self.has(pod)) {
+            let pod = pod.clone();
+            return Some(NamesDoubt::Unlisted { path, pod });
+        }
+        let is_related = has_living || recorded.is_empty() || self.has_recorded(recorded);
+        (!is_related).then_some(NamesDoubt::Unrelated { path })
     }
 }
 
@@ -260,6 +274,11 @@ pub enum NamesDoubt {
     Unlisted {
         path: Arc<str>,
         pod: Arc<str>,
+    },
+    /// No Pod of the workload lives, and states are recorded, none of them under one of the names:
+    /// they may be names of something else.
+    Unrelated {
+        path: Arc<str>,
     },
 }
 
@@ -288,6 +307,11 @@ impl fmt::Display for NamesDoubt {
                     "Pod {pod} of the workload is not among the names at {path}"
                 )
             }
+            Self::Unrelated { path } => write!(
+                f,
+                "no name at {path} is that of a Pod of the workload or of a recorded state; list \
+                 the names of its Pods, all of them"
+            ),
         }
     }
 }

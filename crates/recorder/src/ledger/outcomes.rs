@@ -158,6 +158,12 @@ impl Ledger {
     }
 
     fn on_entry_dropped(&mut self, key: &NamespacedName, pod: &Arc<str>, cluster: &Cluster) {
+        let object = self.objects.get(key);
+        let workload = object.and_then(|object| cluster.workloads.get(&object.workload));
+        if workload.is_some_and(|workload| workload.demand.names().is_some()) {
+            // Whether the names are doubtful depends on which states are recorded.
+            self.mark_with(key, |object| object.progress.dirty.mark_header());
+        }
         let pod = key.sibling(pod);
         if cluster.pods.facts.get(&pod).is_some() {
             // A Pod that was away from its home is recorded where it runs.

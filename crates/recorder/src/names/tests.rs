@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+
+use pps_core::pps::PodState;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -12,7 +15,7 @@ fn listed(path: &str, object: &Value) -> Names {
 /// The names that an object has at a path, or why they do not say which Pods it wants.
 fn names(path: &str, object: &Value) -> Result<Vec<String>, String> {
     let names = listed(path, object);
-    match names.doubt(None, []) {
+    match names.doubt(None, [], &States::default()) {
         Some(doubt) => Err(doubt.to_string()),
         None => Ok(names
             .listed
@@ -105,7 +108,7 @@ fn too_few_names_or_a_living_pod_without_one_cast_doubt() {
     let living =
         |pods: &[&str]| -> Vec<Arc<str>> { pods.iter().map(|pod| (*pod).into()).collect() };
     let doubt = |replicas, pods: &[&str]| {
-        let doubt = names.doubt(replicas, &living(pods));
+        let doubt = names.doubt(replicas, &living(pods), &States::default());
         doubt.map(|doubt| doubt.to_string())
     };
     assert_eq!(doubt(None, &[]), None);
@@ -119,6 +122,29 @@ fn too_few_names_or_a_living_pod_without_one_cast_doubt() {
         doubt(None, &["w-1", "w-3"]).unwrap(),
         "Pod w-3 of the workload is not among the names at status.names"
     );
+}
+
+#[test]
+fn names_of_neither_a_living_pod_nor_a_recorded_state_cast_doubt() {
+    let names = listed("status.names", &json!({"status": {"names": ["a", "b"]}}));
+    let recorded = |pods: &[&str]| {
+        let states = pods
+            .iter()
+            .map(|pod| ((*pod).to_owned(), PodState::default()));
+        States::from(states.collect::<BTreeMap<_, _>>())
+    };
+    let doubt = |pods: &[Arc<str>], states: &[&str]| {
+        let doubt = names.doubt(None, pods, &recorded(states));
+        doubt.map(|doubt| doubt.to_string())
+    };
+    assert_eq!(
+        doubt(&[], &["w-a", "w-b"]).unwrap(),
+        "no name at status.names is that of a Pod of the workload or of a recorded state; list \
+         the names of its Pods, all of them"
+    );
+    assert_eq!(doubt(&[], &["w-a", "b"]), None);
+    assert_eq!(doubt(&["a".into()], &["w-a"]), None, "renamed Pods live");
+    assert_eq!(doubt(&[], &[]), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The ground truth: whether what the API server is asked to destroy may be destroyed, judged by
 //! the cluster itself at that moment, never by what the watches have shown.
 
+use pps_core::Status;
 use pps_core::pps::{PodState, RetentionPolicy};
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ impl Cluster {
                 !self.is_disabled,
                 "{name}: the state of {pod} is dropped out of scope\n{patch}\n{self:?}"
             );
-            let why = self.why_needed(object, status.target_uid.as_ref(), pod, state);
+            let why = self.why_needed(object, &status, pod, state);
             assert!(
                 why.is_none(),
                 "{name}: the state of {pod} is dropped although {}\n{patch}\n{self:?}",
@@ -61,10 +62,11 @@ impl Cluster {
     fn why_needed(
         &self,
         object: &Pps,
-        target_uid: Option<&String>,
+        status: &Status,
         pod_name: &str,
         state: &PodState,
     ) -> Option<&'static str> {
+        let target_uid = status.target_uid.as_ref();
         let workload = self.workloads.get(&object.target);
         let pod = self.pods.get(pod_name);
         let exists_elsewhere = |uid: &String| {
@@ -116,6 +118,7 @@ impl Cluster {
                         workload,
                         pod_name,
                         &self.living(&workload.uid),
+                        &status.pod_states,
                     );
                 (is_kept && recorder == Some(&workload.uid))
                     .then_some("it is the living workload's own")
@@ -125,7 +128,8 @@ impl Cluster {
             }
             Some(workload) => {
                 let living = self.living(&workload.uid);
-                may_want(object.target, workload, pod_name, &living)
+                let recorded = &status.pod_states;
+                may_want(object.target, workload, pod_name, &living, recorded)
                     .then_some("the workload may want it")
             }
         }

@@ -82,12 +82,18 @@ fn listed_names(workload: &Workload) -> Option<BTreeSet<&str>> {
         .filter(|names: &BTreeSet<_>| !names.is_empty())
 }
 
+/// The recorded states of a PPS.
+type RecordedStates = BTreeMap<String, PodState>;
+
 /// Whether the names that a workload lists do not say which Pods it wants.
-fn is_in_doubt(workload: &Workload, living: &BTreeSet<Name>) -> bool {
+fn is_in_doubt(workload: &Workload, living: &BTreeSet<Name>, recorded: &RecordedStates) -> bool {
     let stated = workload.spec["replicas"].as_u64().unwrap_or(0);
     workload.lists_names
         && listed_names(workload).is_none_or(|names| {
-            (names.len() as u64) < stated || living.iter().any(|pod| !names.contains(pod))
+            let is_known = |name: &&str| living.contains(name) || recorded.contains_key(*name);
+            (names.len() as u64) < stated
+                || living.iter().any(|pod| !names.contains(pod))
+                || !(recorded.is_empty() || names.iter().any(is_known))
         })
 }
 
@@ -141,14 +147,16 @@ pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
 /// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind
 /// that has fewer Pods than it wants may want any name; if it has more, its number says nothing of
 /// them. One that lists their names may want any name while it is in doubt which it wants.
+/// `recorded` are the states of its PPS.
 pub(crate) fn may_want(
     number: usize,
     workload: &Workload,
     pod: &str,
     living: &BTreeSet<Name>,
+    recorded: &RecordedStates,
 ) -> bool {
     let is_certain = if workload.lists_names {
-        !is_in_doubt(workload, living)
+        !is_in_doubt(workload, living, recorded)
     } else {
         number != 2 || replicas(number, workload) == Some(living.len() as u64)
     };
@@ -489,8 +497,10 @@ pub(crate) fn expected_status_with(
         if absence == Some(NodeAbsence::ConfirmedGone) && !is_held {
             continue;
         }
-        let is_wanted =
-            present.is_some_and(|workload| may_want(object.target, workload, &pod_name, &living));
+        let is_wanted = present.is_some_and(|workload| {
+            let recorded = &base.pod_states;
+            may_want(object.target, workload, &pod_name, &living, recorded)
+        });
         let is_awaited = workload.is_none() && base.target_uid.is_none();
         // A process that has not seen all that was recorded keeps what may be the living
         // workload's.
@@ -537,7 +547,8 @@ pub(crate) fn expected_status_with(
     if !waits_for_former {
         expected.target_uid = Some(present.uid.clone());
     }
-    let healthy_reason = expected.healthy_reason(is_in_doubt(present, &living));
+    let is_in_doubt = is_in_doubt(present, &living, &base.pod_states);
+    let healthy_reason = expected.healthy_reason(is_in_doubt);
     expected.reasons = match (must_report_keys, may_report_keys) {
         (true, _) => vec!["TopologyKeyMissing"],
         // What was reported of a Pod may stay as long as its entry does.

@@ -31,6 +31,8 @@ pub struct LossCheck {
     spec: Spec,
     drops: Vec<DroppedEntry>,
     replaced: Vec<ReplacedValues>,
+    /// Whether the workload lists the name of a recorded state.
+    lists_recorded: bool,
 }
 
 /// An entry in which recorded values give way to others.
@@ -187,6 +189,10 @@ impl LossCheck {
             spec: view.spec().clone(),
             drops,
             replaced,
+            lists_recorded: view.living_workload().is_some_and(|workload| {
+                let names = workload.demand.names();
+                names.is_some_and(|names| names.has_recorded(&view.pps.observed.status.pod_states))
+            }),
         })
     }
 
@@ -276,7 +282,9 @@ impl LossCheck {
             .with_living_pods()
             .zip(living)
             .is_some_and(|(workload, living)| workload.demand.is_met_by(living.count));
-        let are_listed = living.is_some_and(|living| living.are_listed());
+        // Names are doubtful if neither a living Pod nor a recorded state has one of them.
+        let are_listed = living
+            .is_some_and(|living| living.are_listed() && (living.count > 0 || self.lists_recorded));
         let refuted = self.drops.iter().filter(|drop| {
             (drop.depends_on(Criterion::Count) && !is_met)
                 || (drop.depends_on(Criterion::List) && !are_listed)

@@ -101,7 +101,8 @@ impl<'a> View<'a> {
     /// Why the names that the workload lists do not say which Pods it wants, if so.
     pub(crate) fn names_doubt(&self) -> Option<&NamesDoubt> {
         let namespace = &self.pps.workload.object.namespace;
-        let compute = || names_doubt(self.living_workload()?, namespace, self.pods);
+        let recorded = &self.pps.observed.status.pod_states;
+        let compute = || names_doubt(self.living_workload()?, namespace, self.pods, recorded);
         self.names_doubt.get_or_init(compute).as_ref()
     }
 

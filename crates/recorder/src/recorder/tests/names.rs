@@ -216,6 +216,70 @@ fn drops_nothing_while_the_status_is_empty_after_a_restore() {
     assert_eq!(listed.pass(2 * TICK), ["w-2", "w-3"]);
 }
 
+#[test]
+fn drops_nothing_by_names_that_are_not_those_of_pods() {
+    let names = ["w-0", "w-1"];
+    let mut listed = Listed::running(&pod_set(&names), &names);
+    for pod in names {
+        listed.delete(pod);
+    }
+    // The path leads to the names of nodes.
+    listed.apply(&pod_set(&["a", "b"]));
+    assert_eq!(listed.pass(3 * PERIOD), names);
+    listed.expect_unknown("no name at spec.pods[*].metadata.name is that of a Pod");
+    // With the name of one recorded state, the list is one of Pods.
+    listed.apply(&pod_set(&["a", "b", "w-1"]));
+    assert_eq!(listed.pass(PERIOD + 2 * TICK), ["w-1"]);
+    assert!(listed.condition().starts_with("WaitingForPods"));
+}
+
+#[test]
+fn the_drop_of_the_last_listed_state_casts_doubt_on_the_others() {
+    let mut listed = Listed::running(&pod_set(&["w-0", "w-1"]), &["w-0", "w-1"]);
+    listed.world.pod("w-1", ready_on("node-2"));
+    listed.world.settle("p");
+    let mut spec = spec_of_listed();
+    spec["nodeDeletionPolicy"] = "Forget".into();
+    let status = listed.world.status("p");
+    listed.world.object("p", &spec, &status);
+    listed.apply(&pod_set(&["w-0", "v-0"]));
+    listed.delete("w-0");
+    listed.delete("w-1");
+    let recorder = &mut listed.world.recorder;
+    recorder.apply(Fact::Nodes(Update::Delete("node-1".into())));
+    listed.world.confirm_gone();
+    assert!(listed.world.patch("p").is_some());
+    listed.world.recorder.take_work();
+    listed.world.accept("p");
+    assert_eq!(listed.world.states("p"), ["w-1"]);
+    let work = listed.world.recorder.take_work();
+    assert!(work.statuses.contains(&key("p")));
+    listed.expect_unknown("no name at spec.pods[*].metadata.name");
+}
+
+/// A drop was decided while a new Pod of a listed name lived, and that Pod is gone again.
+#[test]
+fn no_living_pod_and_no_recorded_name_refute_a_drop() {
+    let mut listed = Listed::running(&pod_set(&["w-0"]), &["w-0"]);
+    listed.delete("w-0");
+    listed.apply(&pod_set(&["v-0"]));
+    let pending = PodFact {
+        ready: false,
+        ..ready_on("node-1")
+    };
+    listed.world.pod("v-0", pending);
+    listed.world.settle("p");
+    listed.world.recorder.pass_time(listed.now, 0);
+    listed.world.recorder.pass_time(listed.now + PERIOD, 0);
+    let decision = listed.world.recorder.decide_status(&key("p"), NOW);
+    let check = decision.write.unwrap().loss_check.unwrap();
+    let mut living = LivingPods::default();
+    let refuted = check.refuted_by_living(Some(living));
+    assert!(refuted.iter().map(|pod| &**pod).eq(["w-0"]));
+    living.add(&check.with_living_pods().unwrap().demand, "v-0");
+    assert!(check.refuted_by_living(Some(living)).is_empty());
+}
+
 /// A backup has no UID of a workload: its states are for the next one of the name.
 #[test]
 fn states_without_the_uid_of_a_workload_outlive_its_first_empty_status() {
