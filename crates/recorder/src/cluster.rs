@@ -20,7 +20,7 @@ use crate::facts::{
     GroupKind, Incarnation, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact,
     WorkloadKey,
 };
-use crate::names::NamesDoubt;
+use crate::names::{Names, NamesDoubt};
 
 /// What a watch reports, or the passing of time.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,15 +159,13 @@ impl Cluster {
         self.nodes.facts.complete().min(self.pods.facts.complete())
     }
 
-    /// Whether the names of its Pods that a workload lists can be relied upon now. `recorded` are
+    /// The names of its Pods that a workload lists, if they can be relied upon now. `recorded` are
     /// the states of its PPS.
-    pub(crate) fn knows_names_of(&self, key: &WorkloadKey, recorded: &States) -> bool {
-        let namespace = &key.object.namespace;
-        let workload = self.workloads.get(key);
-        self.workloads.is_current(&key.kind)
-            && workload.is_some_and(|workload| {
-                names_doubt(workload, namespace, &self.pods, recorded).is_none()
-            })
+    pub(crate) fn certain_names_of(&self, key: &WorkloadKey, recorded: &States) -> Option<&Names> {
+        let workload = self.workloads.get(key)?;
+        let doubt = names_doubt(workload, &key.object.namespace, &self.pods, recorded);
+        let is_certain = self.workloads.is_current(&key.kind) && doubt.is_none();
+        workload.demand.names().filter(|_| is_certain)
     }
 
     pub(crate) fn apply(&mut self, fact: Fact) -> Vec<Dirty> {

@@ -379,9 +379,9 @@ impl Ledger {
                 continue;
             }
             let recorded = &object.observed.status.pod_states;
-            let is_certain = cluster.knows_names_of(&object.workload, recorded);
+            let names = cluster.certain_names_of(&object.workload, recorded);
             let progress = &mut object.progress;
-            if progress.measure_absences(now, self.name_absence, is_certain) {
+            if progress.measure_absences(now, self.name_absence, names) {
                 self.work.statuses.insert(key.clone());
             }
         }

@@ -19,12 +19,12 @@ pub(crate) enum NameAbsence {
 }
 
 impl NameAbsence {
-    /// Time has passed. `is_certain` is whether the names can be relied upon; if not, the
+    /// Time has passed. `is_absent` is whether the name is certainly not listed now; if not, the
     /// measurement starts again.
     #[must_use]
-    pub(super) fn after(self, now: Instant, period: Duration, is_certain: bool) -> Self {
+    pub(super) fn after(self, now: Instant, period: Duration, is_absent: bool) -> Self {
         match self {
-            _ if !is_certain => Self::New,
+            _ if !is_absent => Self::New,
             Self::New => Self::Since(now),
             Self::Since(since) if now.saturating_duration_since(since) >= period => Self::Overdue,
             Self::Since(_) | Self::Overdue => self,

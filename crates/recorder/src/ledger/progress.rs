@@ -20,6 +20,7 @@ use super::entry_change::EntryChange;
 use super::name_absence::NameAbsence;
 use super::recreations::Recreations;
 use crate::facts::{Form, Header};
+use crate::names::Names;
 
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -227,18 +228,20 @@ impl Progress {
         !self.surplus.is_empty()
     }
 
-    /// Measures for how long names have been absent. `is_certain` is whether the names that the
-    /// workload lists can be relied upon. Returns whether an entry has become due.
+    /// Measures for how long names have been absent. `listed` are the names that the workload lists,
+    /// if they can be relied upon. Returns whether an entry has become due.
     pub(super) fn measure_absences(
         &mut self,
         now: Instant,
         period: Duration,
-        is_certain: bool,
+        listed: Option<&Names>,
     ) -> bool {
         let mut overdue = Vec::new();
         for (pod, absence) in &mut self.absent_names {
             let before = *absence;
-            *absence = before.after(now, period, is_certain);
+            // A name that is listed again may be gone again before the next decision.
+            let is_absent = listed.is_some_and(|names| !names.may_have(pod));
+            *absence = before.after(now, period, is_absent);
             if *absence == NameAbsence::Overdue && before != NameAbsence::Overdue {
                 overdue.push(pod.clone());
             }

@@ -182,6 +182,21 @@ fn a_name_that_comes_back_within_ten_minutes_starts_the_time_again() {
 }
 
 #[test]
+fn a_name_that_is_listed_between_two_decisions_starts_the_time_again() {
+    let mut listed = Listed::running(&pod_set(&["w-0", "w-1"]), &["w-0", "w-1"]);
+    listed.delete("w-1");
+    listed.apply(&pod_set(&["w-0"]));
+    assert_eq!(listed.pass(ALMOST), ["w-0", "w-1"]);
+    // Other writes keep the next decision waiting.
+    listed.apply(&pod_set(&["w-0", "w-1"]));
+    listed.now += TICK;
+    listed.world.recorder.pass_time(listed.now, 0);
+    listed.apply(&pod_set(&["w-0"]));
+    assert_eq!(listed.pass(PERIOD), ["w-0", "w-1"]);
+    assert_eq!(listed.pass(2 * TICK), ["w-0"]);
+}
+
+#[test]
 fn replaces_the_states_of_renamed_pods() {
     let mut listed = Listed::running(&pod_set(&["a-0", "a-1"]), &["a-0", "a-1"]);
     listed.apply(&pod_set(&["b-5", "b-6"]));
