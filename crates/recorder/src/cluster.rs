@@ -9,7 +9,7 @@ mod workloads;
 use std::sync::Arc;
 
 pub(crate) use self::nodes::Nodes;
-pub(crate) use self::pods::Pods;
+pub(crate) use self::pods::{EndedPod, Pods};
 use self::scope::Scope;
 pub(crate) use self::workloads::{KindCoverage, Workloads};
 use crate::facts::interest::Interest;
@@ -17,8 +17,7 @@ use crate::facts::interner::Interner;
 use crate::facts::states::States;
 use crate::facts::store::{Put, Update};
 use crate::facts::{
-    GroupKind, Incarnation, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact,
-    WorkloadKey,
+    GroupKind, NamespacedName, NodeFact, PodFact, WatchState, WorkloadFact, WorkloadKey,
 };
 use crate::names::{Names, NamesDoubt};
 
@@ -42,27 +41,6 @@ pub enum Fact {
     /// All kinds that can be watched are known: from now on, the condition of a PPS says if the
     /// kind that it names is not one of them.
     KindsKnown,
-}
-
-/// A Pod with the policy's annotation that does not exist any longer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndedPod {
-    /// UID of its controller owner.
-    pub(crate) owner: Arc<str>,
-    pub(crate) node: Option<Arc<str>>,
-    pub(crate) is_exempt: bool,
-    pub(crate) incarnation: Box<Incarnation>,
-}
-
-impl EndedPod {
-    fn of(before: &PodFact) -> Option<Self> {
-        Some(Self {
-            owner: before.owner.clone()?,
-            node: before.node.clone(),
-            is_exempt: before.exempt,
-            incarnation: before.incarnation.clone()?,
-        })
-    }
 }
 
 /// What has to be examined after a fact.

@@ -165,8 +165,8 @@ pub struct Incarnation {
     pub uid: String,
     /// In Unix seconds.
     pub created: i64,
-    /// Whether the Pod may end for a reason of its own: it is disrupted, has failed or succeeded
-    /// without a deletion, or one of its containers has been restarted.
+    /// Whether the Pod may end for a reason of its own: it is disrupted, or it has failed or
+    /// succeeded without a deletion, or so has one of its containers and the Pod is not Ready.
     pub is_disturbed: bool,
 }
 

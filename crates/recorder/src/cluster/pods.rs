@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::facts::store::{Put, Store};
-use crate::facts::{NamespacedName, PendingPod, PodFact};
+use crate::facts::{Incarnation, NamespacedName, PendingPod, PodFact};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
@@ -25,8 +25,30 @@ struct OwnedPods {
     living: usize,
 }
 
+/// A Pod with the policy's annotation that does not exist any longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndedPod {
+    /// UID of its controller owner.
+    pub(crate) owner: Arc<str>,
+    pub(crate) node: Option<Arc<str>>,
+    pub(crate) is_exempt: bool,
+    pub(crate) incarnation: Box<Incarnation>,
+}
+
+impl EndedPod {
+    pub(super) fn of(before: &PodFact) -> Option<Self> {
+        Some(Self {
+            owner: before.owner.clone()?,
+            node: before.node.clone(),
+            is_exempt: before.exempt,
+            incarnation: before.incarnation.clone()?,
+        })
+    }
+}
+
 impl Pods {
-    pub(super) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
+    pub(super) fn apply(&mut self, key: &NamespacedName, mut fact: PodFact) -> Put<PodFact> {
+        self.keep_disturbance(key, &mut fact);
         let owner = fact.owner.clone();
         let node = fact.node.clone();
         let terminating = fact.terminating;
@@ -48,6 +70,18 @@ impl Pods {
             self.by_node.entry(node).or_default().insert(key.clone());
         }
         put
+    }
+
+    /// A Pod that was disturbed when its deletion began ends for that reason. The Pod does not show
+    /// it any longer: a failed Pod that is deleted looks like a healthy one.
+    fn keep_disturbance(&self, key: &NamespacedName, fact: &mut PodFact) {
+        let before = self.facts.get(key).and_then(|pod| pod.incarnation.as_ref());
+        if fact.terminating
+            && let Some(now) = &mut fact.incarnation
+            && before.is_some_and(|before| before.uid == now.uid && before.is_disturbed)
+        {
+            now.is_disturbed = true;
+        }
     }
 
     pub(super) fn remove(&mut self, key: &NamespacedName) -> Option<PodFact> {

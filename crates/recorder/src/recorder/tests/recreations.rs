@@ -226,6 +226,32 @@ fn other_ends_of_a_pod_start_the_count_again() {
     }
 }
 
+/// A Pod is disturbed, and then it is not, while it is being deleted or while it lives.
+fn recovers(operated: &mut Operated, terminating: bool) {
+    operated.create(|_, incarnation| incarnation.is_disturbed = true);
+    operated.pods -= 1;
+    operated.create(|pod, _| pod.terminating = terminating);
+    operated.delete();
+}
+
+#[test]
+fn a_pod_that_failed_before_its_deletion_is_disturbed_to_its_end() {
+    for (terminating, expected) in [(true, false), (false, true)] {
+        let mut operated = Operated::new();
+        operated.lives(2, MINUTE);
+        recovers(&mut operated, terminating);
+        assert_eq!(operated.is_looping(), expected, "{terminating}");
+    }
+    // The next Pod of the name is another one.
+    let mut operated = Operated::new();
+    operated.create(|_, incarnation| incarnation.is_disturbed = true);
+    for _ in 0..3 {
+        operated.create(|pod, _| pod.terminating = true);
+        operated.delete();
+    }
+    assert!(operated.is_looping());
+}
+
 fn eviction(uid: &str) -> PodEviction {
     PodEviction {
         pod: key("w-0"),

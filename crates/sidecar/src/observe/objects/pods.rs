@@ -47,6 +47,13 @@ struct PodStatus {
 #[serde(rename_all = "camelCase", default)]
 struct ContainerStatus {
     restart_count: i64,
+    state: Option<ContainerState>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    terminated: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -178,21 +185,42 @@ fn is_stateful_set(owner: &OwnerReference) -> bool {
 fn incarnation(pod: &Pod) -> Option<Incarnation> {
     pod.metadata.annotation(INJECTED_ANNOTATION)?;
     let created: Timestamp = pod.metadata.creation_timestamp.as_ref()?.parse().ok()?;
-    let status = &pod.status;
-    let containers = [&status.container_statuses, &status.init_container_statuses];
-    let mut containers = containers.into_iter().flatten().flatten();
-    // A deletion ends the containers, and the kubelet then reports this phase without a reason. It
-    // gives one where it has refused, evicted or shut down the Pod.
-    let is_only_deleted = pod.metadata.is_terminating() && status.reason.is_none();
-    let has_ended =
-        !is_only_deleted && matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
     Some(Incarnation {
         uid: pod.metadata.uid.clone()?,
         created: created.as_second(),
-        is_disturbed: has_ended
-            || condition(pod, "DisruptionTarget", "True").is_some()
-            || containers.any(|container| container.restart_count > 0),
+        is_disturbed: is_disturbed(pod),
     })
+}
+
+/// Whether a Pod, as it is now, may end for a reason of its own.
+fn is_disturbed(pod: &Pod) -> bool {
+    let is_terminating = pod.metadata.is_terminating();
+    // A deletion ends the containers, and the kubelet then reports this phase without a reason. It
+    // gives one where it has refused, evicted or shut down the Pod.
+    let is_only_deleted = is_terminating && pod.status.reason.is_none();
+    let has_ended =
+        !is_only_deleted && matches!(pod.status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    // The containers of some Pods restart once while they start: only a Pod that is not Ready has
+    // failed. And a deletion also ends containers and makes the Pod unready.
+    let has_failed =
+        !is_terminating && condition(pod, "Ready", "True").is_none() && has_ended_container(pod);
+    has_ended || has_failed || condition(pod, "DisruptionTarget", "True").is_some()
+}
+
+/// Whether a container of the Pod has ended, or an init container has failed.
+fn has_ended_container(pod: &Pod) -> bool {
+    let status = &pod.status;
+    let mut containers = status.container_statuses.iter().flatten();
+    let mut init_containers = status.init_container_statuses.iter().flatten();
+    containers.any(|container| container.restart_count > 0 || container.has_ended())
+        || init_containers.any(|container| container.restart_count > 0)
+}
+
+impl ContainerStatus {
+    fn has_ended(&self) -> bool {
+        let mut states = self.state.iter();
+        states.any(|state| state.terminated.is_some())
+    }
 }
 
 #[cfg(test)]
@@ -410,6 +438,7 @@ mod tests {
             json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}),
             json!({"containerStatuses": [{"restartCount": 0}, {"restartCount": 1}]}),
             json!({"initContainerStatuses": [{"restartCount": 1}]}),
+            json!({"containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]}),
         ] {
             let read = read(
                 "planetscale.com/v2",
@@ -418,11 +447,28 @@ mod tests {
             );
             assert!(read.unwrap().is_disturbed, "{status}");
         }
+        // The container of a Vitess tablet restarts once while it starts.
+        let restarted = json!([{"restartCount": 1, "state": {"running": {}, "terminated": null}}]);
+        let finished =
+            json!([{"restartCount": 0, "state": {"terminated": {"reason": "Completed"}}}]);
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        for status in [
+            json!({"conditions": ready, "containerStatuses": restarted}),
+            json!({"conditions": ready, "initContainerStatuses": [{"restartCount": 1}]}),
+            json!({"initContainerStatuses": finished}),
+        ] {
+            let change = json!({"/status": status});
+            let read = read("planetscale.com/v2", "VitessShard", &change);
+            assert!(!read.unwrap().is_disturbed, "{status}");
+        }
         // Whoever deletes a healthy Pod, its containers have ended before it is gone.
         let deleted = json!({"/metadata/deletionTimestamp": "2026-01-01T00:01:00Z"});
         for (reason, expected) in [(json!(null), false), (json!("NodeAffinity"), true)] {
             let mut change = deleted.clone();
-            change["/status"] = json!({"phase": "Failed", "reason": reason});
+            change["/status"] = json!({
+                "phase": "Failed", "reason": reason, "containerStatuses": restarted,
+                "conditions": [{"type": "Ready", "status": "False"}],
+            });
             let read = read("planetscale.com/v2", "VitessShard", &change).unwrap();
             assert_eq!(read.is_disturbed, expected, "{reason}");
         }
