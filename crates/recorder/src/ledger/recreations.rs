@@ -2,7 +2,8 @@
 //!
 //! An operator that compares the affinity of a running Pod with what it asked for never finds them
 //! equal. Its Pods then live for a short time each, one after the other, although nobody changes
-//! the workload. A Pod that something else has ended says nothing about that.
+//! the workload. A Pod that something else has ended says nothing about that, nor do the Pods
+//! around it: some operators restart a whole group when one of its Pods fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use crate::whitelist::Entry;
 const SHORT_LIVES: u8 = 3;
 /// How long such a Pod lives at most, in seconds.
 const SHORT_LIFE: i64 = 60 * 60;
+/// For how long a name is followed after its last Pod has ended, in seconds.
+const MEMORY: i64 = 24 * 60 * 60;
 /// How many names of one PPS are followed: a loop needs only one.
 const MAX_NAMES: usize = 100;
 
@@ -26,10 +29,19 @@ const MAX_NAMES: usize = 100;
 pub(crate) struct Recreations {
     /// `metadata.generation` of the workload, which was the same for all these Pods.
     generation: Option<i64>,
-    /// How many Pods of each name in a row have been short-lived.
-    lives: BTreeMap<Arc<str>, u8>,
+    /// Names whose last Pods have been short-lived.
+    lives: BTreeMap<Arc<str>, ShortLives>,
     /// UIDs of Pods that the sidecar has evicted, by name.
     evicted: BTreeMap<Arc<str>, String>,
+}
+
+/// The short-lived Pods of one name.
+#[derive(Debug, Default)]
+struct ShortLives {
+    /// How many there have been in a row.
+    count: u8,
+    /// When the last one ended, in Unix seconds.
+    last_end: i64,
 }
 
 impl Recreations {
@@ -37,7 +49,7 @@ impl Recreations {
     pub(crate) fn looping(&self) -> Option<&Arc<str>> {
         let mut lives = self.lives.iter();
         lives
-            .find(|(_, lives)| **lives >= SHORT_LIVES)
+            .find(|(_, lives)| lives.count >= SHORT_LIVES)
             .map(|(pod, _)| pod)
     }
 
@@ -72,18 +84,22 @@ impl Recreations {
         let incarnation = &ended.incarnation;
         let is_evicted = self.evicted.remove(pod).as_ref() == Some(&incarnation.uid);
         let is_short = now.saturating_sub(incarnation.created) < SHORT_LIFE;
-        if !is_short || incarnation.is_disturbed || ended.is_exempt || is_node_gone || is_evicted {
+        if incarnation.is_disturbed {
+            self.lives.clear();
+        } else if !is_short || ended.is_exempt || is_node_gone || is_evicted {
             self.lives.remove(pod);
         } else if self.lives.contains_key(pod) || self.lives.len() < MAX_NAMES {
             let lives = self.lives.entry(pod.clone()).or_default();
-            *lives = lives.saturating_add(1);
+            lives.count = lives.count.saturating_add(1);
+            lives.last_end = now;
         }
     }
 
-    /// Forgets the names whose present Pods live for longer, or without the policy's annotation.
+    /// Forgets the names whose present Pods live for longer, or without the policy's annotation, and
+    /// those that have had no Pod for too long.
     fn keep_short_lives<'a>(&mut self, pod: impl Fn(&Arc<str>) -> Option<&'a PodFact>, now: i64) {
-        self.lives.retain(|name, _| match pod(name) {
-            None => true,
+        self.lives.retain(|name, lives| match pod(name) {
+            None => now.saturating_sub(lives.last_end) < MEMORY,
             Some(pod) => pod
                 .incarnation
                 .as_ref()
@@ -173,8 +189,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the loops of workloads that have changed, of Pods that live, and of objects that no
-    /// longer have a topology.
+    /// Ends the loops of workloads that have changed, of Pods that live or never came back, and of
+    /// objects that no longer have a topology.
     pub(super) fn end_loops(&mut self, cluster: &Cluster) {
         let Some(now) = self.unix_time else { return };
         for (key, object) in &mut self.objects.tracked {

@@ -72,6 +72,14 @@ impl Operated {
 
     /// The operator creates the Pod `w-0`, with what differs from a healthy one.
     fn create(&mut self, change: impl Fn(&mut PodFact, &mut Incarnation)) -> String {
+        self.create_named("w-0", change)
+    }
+
+    fn create_named(
+        &mut self,
+        name: &str,
+        change: impl Fn(&mut PodFact, &mut Incarnation),
+    ) -> String {
         self.pods += 1;
         let uid = format!("pod-{}", self.pods);
         let mut incarnation = Incarnation {
@@ -83,13 +91,17 @@ impl Operated {
         pod.injected = true;
         change(&mut pod, &mut incarnation);
         pod.incarnation = Some(Box::new(incarnation));
-        self.world.pod("w-0", pod);
+        self.world.pod(name, pod);
         self.world.settle("p");
         uid
     }
 
     fn delete(&mut self) {
-        let update = Update::Delete(key("w-0"));
+        self.delete_named("w-0");
+    }
+
+    fn delete_named(&mut self, name: &str) {
+        let update = Update::Delete(key(name));
         self.world.recorder.apply(Fact::Pods(update));
         self.world.settle("p");
     }
@@ -224,6 +236,36 @@ fn other_ends_of_a_pod_start_the_count_again() {
         operated.lives(1, MINUTE);
         assert!(operated.is_looping(), "{what}");
     }
+}
+
+/// Some operators restart a whole group when one of its Pods fails.
+#[test]
+fn a_failed_pod_starts_the_count_of_its_group_again() {
+    let mut operated = Operated::new();
+    for _ in 0..5 {
+        operated.create(|_, _| {});
+        operated.create_named("w-1", |_, incarnation| incarnation.is_disturbed = true);
+        operated.pass(MINUTE);
+        operated.delete_named("w-1");
+        operated.delete();
+        assert!(!operated.is_looping());
+    }
+    operated.lives(2, MINUTE);
+    assert!(operated.is_looping());
+}
+
+#[test]
+fn a_loop_is_forgotten_a_day_after_its_last_pod() {
+    let mut operated = Operated::new();
+    operated.lives(3, MINUTE);
+    operated.pass(24 * HOUR - 1);
+    assert!(operated.is_looping());
+    operated.pass(1);
+    assert!(!operated.is_looping());
+    operated.lives(2, MINUTE);
+    operated.pass(23 * HOUR);
+    operated.lives(1, MINUTE);
+    assert!(operated.is_looping(), "each end counts for a day");
 }
 
 /// A Pod is disturbed, and then it is not, while it is being deleted or while it lives.
