@@ -48,7 +48,7 @@ impl Entry {
 pub struct Whitelist {
     /// The listed kinds, each once, without the built-in one.
     pub entries: Vec<Entry>,
-    /// Sentences for users about listed kinds that cannot be watched.
+    /// Sentences for users about items that do not count.
     pub refusals: Vec<String>,
 }
 
@@ -112,7 +112,8 @@ impl Whitelist {
     /// Adds an entry, unless its kind cannot be watched or is listed already.
     fn add(&mut self, entry: Entry, path: &str) {
         let Entry { group, kind, .. } = &entry;
-        let is_same = |known: &Entry| known.group == *group && known.kind == *kind;
+        let mut known = self.entries.iter();
+        let known = known.find(|known| known.group == *group && known.kind == *kind);
         if group.is_empty() {
             self.refusals.push(format!(
                 "{KEY}: {path} names {kind} without a group; name its group or remove it: no kind \
@@ -123,9 +124,14 @@ impl Whitelist {
                 "{KEY}: {path} names {kind} of {group}; remove it: its Pods get new names each \
                  time, so their states cannot be recorded"
             ));
-        } else if (group.as_str(), kind.as_str()) != ("apps", "StatefulSet")
-            && !self.entries.iter().any(is_same)
-        {
+        } else if let Some(known) = known {
+            if *known != entry {
+                self.refusals.push(format!(
+                    "{KEY}: {path} names {kind} of {group} again, with another version or \
+                     namesPath; remove one of the two items: the first one counts"
+                ));
+            }
+        } else if (group.as_str(), kind.as_str()) != ("apps", "StatefulSet") {
             self.entries.push(entry);
         }
     }
@@ -174,13 +180,22 @@ mod tests {
         let list = r#"{"Workloads":[{"GROUP":"a.io","Kind":"A"},{"group":"b.io","version":"v2","kind":" B ","resource":1},
             {"group":"a.io","version":"v1","kind":"A"}],"comment":null}"#;
         let expected = [entry("a.io", None, "A"), entry("b.io", Some("v2"), "B")];
-        assert_eq!(
-            parse(list),
-            Ok(Whitelist {
-                entries: expected.into(),
-                refusals: vec![]
-            })
-        );
+        assert_eq!(parse(list).unwrap().entries, expected);
+    }
+
+    #[test]
+    fn says_that_another_item_of_a_listed_kind_does_not_count() {
+        let list = r#"{"workloads":[{"group":"a.io","kind":"A"},{"group":"b.io","kind":"A"},{"group":"a.io","kind":"A"},
+            {"group":"a.io","kind":"A","namesPath":"status.names"},{"group":"a.io","kind":"A","version":"v1"}]}"#;
+        let whitelist = parse(list).unwrap();
+        let expected = [entry("a.io", None, "A"), entry("b.io", None, "A")];
+        assert_eq!(whitelist.entries, expected);
+        let [path, version] = &whitelist.refusals[..] else {
+            panic!("{whitelist:?}");
+        };
+        let words = "workloads[3] names A of a.io again, with another version or namesPath; remove";
+        assert!(path.contains(words), "{path}");
+        assert!(version.contains("workloads[4] names A of a.io again"));
     }
 
     #[test]
