@@ -24,8 +24,10 @@ install() {
 }
 
 check_installation() {
-    h test "$NAME" --namespace "$NAME" --timeout "${PATIENCE}s" || { k logs -n "$NAME" "$NAME-check-after"; return 1; }
+    h test "$NAME" --namespace "$NAME" --timeout "${PATIENCE}s" || { k logs -n "$NAME" "$NAME-check-after" | without_ok; return 1; }
 }
+# without_ok: prints a check's table without what is right: only its last lines are shown.
+without_ok() { awk '/^[A-Z0-9]/ { wrong = $1 != "OK" && $1 != "INFO" } wrong'; }
 
 run_workload() {
     k apply -n "$WORKLOADS" -f "$WORK/workload.yaml"

@@ -58,6 +58,8 @@ impl<'a> StandIn<'a> {
         let client = self.cluster.client();
         loop {
             self.policies(2).await;
+            // Helm creates it after the policies.
+            self.policy_server().await;
             Reconciler::new(client.clone()).run_servers().await.unwrap();
             let webhook = self.installation.start_webhook(self.cluster, ACCOUNT).await;
             let served = installed_policies(self.cluster).await.unwrap();
@@ -76,6 +78,17 @@ impl<'a> StandIn<'a> {
         wait_for(&format!("{count} policies"), TIMEOUT, async || {
             let found = installed_policies(self.cluster).await?.len();
             Ok(Progress::when(found == count, (), found))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until the script's PolicyServer exists.
+    async fn policy_server(&self) {
+        let servers = api(&self.cluster.client(), "PolicyServer");
+        wait_for("the PolicyServer", TIMEOUT, async || {
+            let found = servers.get_opt(NAME).await?.is_some();
+            Ok(Progress::when(found, (), "none"))
         })
         .await
         .unwrap();
