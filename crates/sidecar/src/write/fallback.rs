@@ -161,7 +161,9 @@ impl Writer {
             .case
             .set_successors(self.successors().current(Instant::now()));
         match decision.case.judge() {
-            Judgement::GiveUp { kept, .. } if kept == decision.kept => {}
+            Judgement::GiveUp {
+                kept, successor, ..
+            } if kept == decision.kept => decision.successor = successor,
             Judgement::Refused(refusal) => return Ok(FallbackResult::Kept(refusal)),
             _ => return Err(Failure::Conflict.into()),
         }
