@@ -284,7 +284,7 @@ fn names_at(value: &Value) -> Option<BTreeSet<&str>> {
     }
 }
 
-/// The names of a list of Pods. Each item has at least one, which may be empty only as a list.
+/// The names in a list of Pods; none if an item has no name.
 fn names_of_pods(pods: &Value) -> Option<BTreeSet<&str>> {
     let pods = match pods {
         Value::Null => return Some(BTreeSet::new()),

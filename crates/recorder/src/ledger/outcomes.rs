@@ -257,8 +257,8 @@ impl Ledger {
         });
     }
 
-    /// Forgets what is no longer so: a Pod that was Ready where it fell back to has a place again,
-    /// and what it once gave up says nothing about its next life.
+    /// Forgets the notes that no longer hold. A Pod that fell back and became Ready has a place
+    /// again: what it gave up says nothing about the next Pod of its name.
     pub(super) fn end_fallback_notes(&mut self, cluster: &Cluster) {
         for (key, object) in &mut self.objects.tracked {
             let recorded = &object.observed.status.pod_states;

@@ -206,7 +206,7 @@ fn the_condition_says_what_was_given_up_until_the_pod_is_ready() {
     world.pod("w-0", ready_on("node-2"));
     world.settle("p");
     assert_eq!(condition(&world).0, "True WaitingForPods");
-    // Its next life says nothing of the former one.
+    // The next Pod of the name has given nothing up.
     world.recorder.pass_time(std::time::Instant::now(), 0);
     world.pod("w-0", waiting_for("b"));
     world.settle("p");
